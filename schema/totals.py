@@ -43,11 +43,11 @@ class Totals:
 
     def sample(self, measure: str, text: str, label: str = "") -> None:
         """Keeps an example, as long as it is among the smallest SAMPLES."""
-        kept = self.samples.setdefault((measure, label), [])
-        if text not in kept:
-            kept.append(text)
-            kept.sort()
-            del kept[SAMPLES:]
+        texts = self.samples.setdefault((measure, label), [])
+        if text not in texts:
+            texts.append(text)
+            texts.sort()
+            del texts[SAMPLES:]
 
     def merge(self, other: Totals) -> None:
         """Adds what ``other`` has seen."""

@@ -296,13 +296,13 @@ class FamilyConformance:
             (job.queue, job.id): requeued(job, here, self.now_ms) if job.state is State.ACTIVE else job
             for job in _standing(carried)
         }
-        named = {place: list(get_family(other).incompatibilities(job)) for place, job in original.items()}
-        refused = {place for place, found in named.items() if any(each.severity is Severity.ERROR for each in found)}
+        named = {key: list(get_family(other).incompatibilities(job)) for key, job in original.items()}
+        refused = {key for key, found in named.items() if any(each.severity is Severity.ERROR for each in found)}
 
         written, said, _ = _carry(carried, there, self.now_ms, lossy=False, dry_run=True)
         assert written == sum(not found for found in named.values())
-        told = {(finding.rule, finding.job_id) for finding in said}
-        assert told >= {(each.rule, job_id) for (_, job_id), found in named.items() for each in found}
+        reported = {(finding.rule, finding.job_id) for finding in said}
+        assert reported >= {(each.rule, job_id) for (_, job_id), found in named.items() for each in found}
         with open_client(there) as client:
             assert client.dbsize() == 0
 
@@ -315,7 +315,7 @@ class FamilyConformance:
         came, said, _ = _carry(StoredKeyspace(there, carried.client, self.now_ms), back, self.now_ms, lossy=True)
         assert (came, [finding for finding in said if finding.severity is Severity.ERROR]) == (written, [])
         returned = {(job.queue, job.id): job for job in ENGINE.jobs(back, self.now_ms)}
-        assert returned == {place: job for place, job in original.items() if place not in refused}
+        assert returned == {key: job for key, job in original.items() if key not in refused}
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ class BeeFaultTarget(FaultTarget):
     def key(self, role: str, **names: str) -> bytes:
         return layout(self.prefix).key(role, **names)
 
-    def own(self, role: str) -> bytes:
+    def set_key(self, role: str) -> bytes:
         """A sorted set of the job's queue."""
         return self.key(role, queue=self.job.queue)
 
@@ -60,14 +60,14 @@ class BeeFaultTarget(FaultTarget):
         """Changes one field of the record; bytes stand as they are, all else as JSON."""
         return [("HSET", self.record, name, value if isinstance(value, bytes) else lua_json.dump(value) or b"")]
 
-    def stands(self, role: str, after_ms: int) -> list[Command]:
+    def put_in(self, role: str, after_ms: int) -> list[Command]:
         """Puts the job into a sorted set of its queue, with a score that far after now."""
-        return [("ZADD", self.own(role), self.now_ms + after_ms, self.id)]
+        return [("ZADD", self.set_key(role), self.now_ms + after_ms, self.id)]
 
 
 def _due_time_lost(target: BeeFaultTarget) -> list[Command]:
     waits = target.status in ("new", "retried") and not target.stored.needs
-    return [("ZADD", target.own("delayed"), "inf", target.id)] if waits else []
+    return [("ZADD", target.set_key("delayed"), "inf", target.id)] if waits else []
 
 
 def _incomplete(target: BeeFaultTarget) -> list[Command]:
@@ -92,7 +92,7 @@ def _lost(*words: str) -> Callable[[BeeFaultTarget], list[Command]]:
         role = target.stored.role
         if target.status not in words or role is None or target.is_awaited:
             return []
-        return [("ZREM", target.own(role), target.id)]
+        return [("ZREM", target.set_key(role), target.id)]
 
     return fault
 
@@ -104,11 +104,11 @@ def _not_held(target: BeeFaultTarget) -> list[Command]:
 
 
 def _canceled_to_expire(target: BeeFaultTarget) -> list[Command]:
-    return target.stands("expires", 60_000) if target.status == "canceled" else []
+    return target.put_in("expires", 60_000) if target.status == "canceled" else []
 
 
 def _misplaced(role: str) -> Callable[[BeeFaultTarget], list[Command]]:
-    return lambda target: target.stands(role, 60_000 if role != "queue" else -60_000) if target.waits else []
+    return lambda target: target.put_in(role, 60_000 if role != "queue" else -60_000) if target.waits else []
 
 
 def _held_by_another(target: BeeFaultTarget) -> list[Command]:
@@ -116,7 +116,7 @@ def _held_by_another(target: BeeFaultTarget) -> list[Command]:
 
 
 def _lock_over(target: BeeFaultTarget) -> list[Command]:
-    return target.stands("locks", -60_000) if target.status == "running" else []
+    return target.put_in("locks", -60_000) if target.status == "running" else []
 
 
 def _left_counter(target: BeeFaultTarget) -> list[Command]:
@@ -182,7 +182,7 @@ def _unknown_key(target: BeeFaultTarget) -> list[Command]:
 
 def _ahead(target: BeeFaultTarget) -> list[Command]:
     priority = target.job.priority
-    return target.stands("queue", 60_000) if target.status == "queued" and (priority is None or priority >= 0) else []
+    return target.put_in("queue", 60_000) if target.status == "queued" and (priority is None or priority >= 0) else []
 
 
 def _too_many_retries(target: BeeFaultTarget) -> list[Command]:

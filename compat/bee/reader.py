@@ -54,8 +54,8 @@ def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
             yield from _claims(entry, named["id"])
         case "queue" | "delayed" | "locks" | "expires":
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                placed = partial(about, FactKind.PLACE, to_text(member), queue=named["queue"])
-                yield placed(member=member, score=score, index=index)
+                membership = partial(about, FactKind.PLACE, to_text(member), queue=named["queue"])
+                yield membership(member=member, score=score, index=index)
         case "hashes":
             # How many there are is told only by a list that came in one piece.
             length = (b"%d" % len(entry.value),) if entry.offset == 0 else ()
@@ -117,15 +117,15 @@ def back_references(subject: Subject) -> Iterator[Fact]:
     source = view.record or view.facts[0]
     for claim in view.claims:
         other = to_text(claim.member or b"")
-        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=other, label=view.job_id)
+        note = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=other, label=view.job_id)
         if claim.role == "claimed":
-            yield tell("original", values=(to_bytes(view.status), _state_told(view)))
+            yield note("original", values=(to_bytes(view.status), _state_for_duplicates(view)))
         else:
             flags = (other in view.dependants, view.is_lost)
-            yield tell("dependency", values=(to_bytes(view.status), *(b"1" if flag else b"" for flag in flags)))
+            yield note("dependency", values=(to_bytes(view.status), *(b"1" if flag else b"" for flag in flags)))
 
 
-def _state_told(view: View) -> bytes:
+def _state_for_duplicates(view: View) -> bytes:
     return str(state_for_duplicates(view.fields) if view.is_job else State.UNKNOWN).encode()
 
 
@@ -192,6 +192,6 @@ def read(subject: Subject) -> Job | None:
     if not view.is_job:
         return None
     job = job_of(view.job_id, view.stored)
-    place = view.own.get("queue")
+    fact = view.by_role.get("queue")
     # A queue is ordered by its scores alone: a priority is worth what it was when the job came, and no longer.
-    return evolve(job, position=place.index if place else None, rank=0)
+    return evolve(job, position=fact.index if fact else None, rank=0)

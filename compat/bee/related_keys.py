@@ -36,8 +36,8 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
         for queue in sorted(own_queues if job_id == subject.job_id else all_queues):
             for role in SETS:
                 yield KeyRef(names.key(role, queue=queue), "zset", (to_bytes(job_id),))
-    if view.own_list is not None:
-        yield KeyRef(names.key("hashes", hashed=view.own_list), "list")
+    if view.unique_list is not None:
+        yield KeyRef(names.key("hashes", hashed=view.unique_list), "list")
     if view.worker:
         yield KeyRef(names.key("held", worker=view.worker), "set", (to_bytes(subject.job_id),))
 

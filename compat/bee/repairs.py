@@ -39,7 +39,7 @@ class BeeRepairContext(RepairContext[View]):
     def key(self, role: str, **names: str) -> bytes:
         return layout(self.keyspace.prefix).key(role, **names)
 
-    def stands(self, role: str, score: float) -> Command:
+    def put_in(self, role: str, score: float) -> Command:
         """Puts the job into a sorted set of its queue."""
         return ("ZADD", self.key(role, queue=self.view.queue), score, self.id)
 
@@ -76,7 +76,7 @@ def _set_options(context: BeeRepairContext) -> Iterator[Command]:
 
 
 def _queue(context: BeeRepairContext) -> Iterator[Command]:
-    yield context.stands("queue", context.now_ms)
+    yield context.put_in("queue", context.now_ms)
 
 
 def _delay(context: BeeRepairContext) -> Iterator[Command]:
@@ -84,7 +84,7 @@ def _delay(context: BeeRepairContext) -> Iterator[Command]:
     till = lua_json.plain_number(last.get("till"))
     sound = not wrong_options(context.view.options or {}, blocked=False)
     if last.get("event") == "delayed" and till is not None and sound:
-        yield context.stands("delayed", till)
+        yield context.put_in("delayed", till)
 
 
 def _lock(context: BeeRepairContext) -> Iterator[Command]:
@@ -92,8 +92,8 @@ def _lock(context: BeeRepairContext) -> Iterator[Command]:
     if view.events[-1:] not in ([], ["popped"]):
         # Its end was cut short: whether it may run again, its worker alone knew.
         return
-    if "locks" not in view.own:
-        yield context.stands("locks", context.now_ms + LOCK_MS)
+    if "locks" not in view.by_role:
+        yield context.put_in("locks", context.now_ms + LOCK_MS)
     if all(fact.label != view.worker for fact in view.held):
         yield ("SADD", context.key("held", worker=view.worker), context.id)
 
@@ -106,7 +106,7 @@ def _requeue(context: BeeRepairContext) -> Iterator[Command]:
         raise Unrepairable("its history does not end with the pop: whether it may run again, its worker alone knew")
     if retries is None or allowed is None or retries >= allowed:
         raise Unrepairable("it has no retries left: any live worker of the queue fails it")
-    lock = view.own.get("locks")
+    lock = view.by_role.get("locks")
     since = None if lock is None or lock.score is None else lock.score - LOCK_MS
     context.choices.check(context.now_ms, since, view.worker or None)
     about = {"hive": "ferryman", "timestamp": context.now_ms}
@@ -116,11 +116,11 @@ def _requeue(context: BeeRepairContext) -> Iterator[Command]:
         yield from (("SREM", fact.key, context.id) for fact in view.held)
         yield from (("DEL", fact.key) for fact in view.waits)
         yield ("HSET", context.record, "retries", retries + 1, "status", "queued", "history", story)
-        yield context.stands("queue", context.now_ms)
+        yield context.put_in("queue", context.now_ms)
 
 
 def _expire(context: BeeRepairContext) -> Iterator[Command]:
-    yield context.stands("expires", context.now_ms + (context.ttl() or OPTIONS_TTL))
+    yield context.put_in("expires", context.now_ms + (context.ttl() or OPTIONS_TTL))
 
 
 def _die(context: BeeRepairContext) -> Iterator[Command]:
@@ -177,8 +177,8 @@ def _list(context: BeeRepairContext) -> Iterator[Command]:
             for fact in view.lists
             if fact.key == context.finding_key and fact.index != 0
         )
-    elif view.own_list is not None and view.status not in NO_ORIGINALS:
-        yield ("RPUSH", context.key("hashes", hashed=view.own_list), context.id)
+    elif view.unique_list is not None and view.status not in NO_ORIGINALS:
+        yield ("RPUSH", context.key("hashes", hashed=view.unique_list), context.id)
 
 
 def _release(context: BeeRepairContext) -> Iterator[Command]:
@@ -188,7 +188,7 @@ def _release(context: BeeRepairContext) -> Iterator[Command]:
     if not ended:
         return
     leave: Command = ("SREM", context.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
-    if set(view.needs) - ended or "delayed" in view.own:
+    if set(view.needs) - ended or "delayed" in view.by_role:
         yield leave
         return
     options, history = view.options or {}, lua_json.as_list(view.fields.get(b"history"))
@@ -196,10 +196,10 @@ def _release(context: BeeRepairContext) -> Iterator[Command]:
         # bee itself would abort here.
         return
     event: dict[str, Any] = {"hive": "ferryman", "timestamp": context.now_ms, "event": "queued"}
-    enter, status = context.stands("queue", context.now_ms), "queued"
+    enter, status = context.put_in("queue", context.now_ms), "queued"
     if options["delay"] > 0:
         event |= {"event": "delayed", "till": context.now_ms + options["delay"]}
-        enter, status = context.stands("delayed", event["till"]), "new"
+        enter, status = context.put_in("delayed", event["till"]), "new"
     story = lua_json.dump([*history, event])
     if story is not None:
         yield from (leave, enter, ("HSET", context.record, "status", status, "history", story))

@@ -165,7 +165,7 @@ class View:
         return lua_json.dependants(self.fields.get(b"dependants"))
 
     @cached_property
-    def own_list(self) -> str | None:
+    def unique_list(self) -> str | None:
         """What the name of the list with its hash ends in; None for a job without a hash."""
         unique_key = self.fields.get(b"hash")
         return None if unique_key is None else hashed(self.queue, to_text(unique_key))
@@ -173,7 +173,7 @@ class View:
     # Where it stands
 
     @cached_property
-    def own(self) -> dict[str, Fact]:
+    def by_role(self) -> dict[str, Fact]:
         """By role, where the sets of the job's own queue hold it."""
         return {fact.role: fact for fact in self.places if fact.queue == self.queue}
 
@@ -187,13 +187,13 @@ class View:
         """Whether the job has yet to run and stands where nobody will ever find it."""
         match self.status:
             case "queued":
-                return "queue" not in self.own
+                return "queue" not in self.by_role
             case "new":
-                return "delayed" not in self.own and not self.needs
+                return "delayed" not in self.by_role and not self.needs
             case "retried":
-                return "delayed" not in self.own
+                return "delayed" not in self.by_role
             case "running":
-                return "locks" not in self.own
+                return "locks" not in self.by_role
         return False
 
     @cached_property
@@ -208,7 +208,7 @@ class View:
     @cached_property
     def stored(self) -> Record:
         """The record as the reader takes it."""
-        scores = {role: self.own[role].score for role in SETS if role in self.own}
+        scores = {role: self.by_role[role].score for role in SETS if role in self.by_role}
         original = None if self.original is None else self.original.state
         sound = {role: score for role, score in scores.items() if score is not None}
         return Record(self.fields, sound, self.needs, self.is_dying, original)

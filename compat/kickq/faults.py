@@ -65,13 +65,13 @@ class KickqFaultTarget(FaultTarget):
     def at(self, key: bytes, time: float) -> Command:
         return ("ZADD", key, number_text(time), self.id)
 
-    def lost_but_for(self, kept: bytes) -> Iterator[Command]:
+    def lost_but_for(self, key_to_keep: bytes) -> Iterator[Command]:
         """Deletes the record, and takes the job out of everything else but one key."""
         yield ("DEL", self.record)
-        places = [("SREM", self.set), ("ZREM", self.time_index)]
-        places += [("LREM", self.queue)] if self.waits else [("ZREM", self.schedule)]
-        for name, key in places:
-            if key != kept:
+        removals = [("SREM", self.set), ("ZREM", self.time_index)]
+        removals += [("LREM", self.queue)] if self.waits else [("ZREM", self.schedule)]
+        for name, key in removals:
+            if key != key_to_keep:
                 yield (name, key, 0, self.id) if name == "LREM" else (name, key, self.id)
 
 

@@ -79,7 +79,7 @@ class Passthrough:
         if stored.item:
             item = {name: member for name, member in stored.item.items() if base.get(name) != member}
             item |= {name: None for name in base if name not in stored.item}
-        word = _word_kept(job, stored, _merged(base, item))
+        word = _word_to_restore(job, stored, _merged(base, item))
         passthrough = cls(state=word, read_as=_document_state(job), item=item)
         expected = passthrough.exact(job, base)
         fields = _changed(expected.fields, stored.fields)
@@ -149,7 +149,7 @@ def _document_state(job: Job) -> str:
     return str(State.WAITING if job.state is State.ACTIVE else job.state)
 
 
-def _word_kept(job: Job, stored: Record, item: Members) -> str | None:
+def _word_to_restore(job: Job, stored: Record, item: Members) -> str | None:
     """The state word, where writing the job would not give it anyway, or where it tells who holds the job."""
     if job.state is State.ACTIVE:
         return stored.word
@@ -189,7 +189,7 @@ def _member(text: Any) -> Member | None:
 AHEAD_MS = 60_000
 """What was due in the past is written so far ahead of now: time for a migration to end, and for a scheduler to start."""
 
-TOLD_BY_RUNS = "history"
+FIELD_OF_RUNS = "history"
 """The canonical field that lasts in other systems, while kickq adds to it."""
 
 
@@ -326,5 +326,5 @@ def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
 def with_overflow_restored(job: Job, overflow: Overflow, note: Note, stored: Record) -> Job:
     """The job with what overflowed; only with what lasts, when kickq has touched it since."""
     now = as_of(stored)
-    fields = {name: value for name, value in overflow.fields.items() if now == overflow.as_of or name != TOLD_BY_RUNS}
+    fields = {name: value for name, value in overflow.fields.items() if now == overflow.as_of or name != FIELD_OF_RUNS}
     return evolve(evolve(overflow, fields=fields).restored(job, NAME, now), logs=note.logs)

@@ -105,8 +105,8 @@ def read(subject: Subject) -> Job | None:
     view = view_of(subject)
     if view.fact is None:
         return None
-    places = view.own_lists if view.state is State.WAITING else []
-    return evolve(job_of(view.job_id, view.stored), position=places[0].index if places else None)
+    lists = view.queue_lists if view.state is State.WAITING else []
+    return evolve(job_of(view.job_id, view.stored), position=lists[0].index if lists else None)
 
 
 def job_of(job_id: str, stored: Record) -> Job:

@@ -93,7 +93,7 @@ def _queued(view: View, keyspace: Keyspace, word: str = PROMOTED) -> Iterator[Co
 
 
 def _pushed(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    if not view.own_lists:
+    if not view.queue_lists:
         yield ("RPUSH", _key(view, keyspace, "queue"), view.member)
 
 
@@ -161,11 +161,11 @@ def _listed_runs(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 
 def _once(view: View, _keyspace: Keyspace) -> Iterator[Command]:
-    kept = (view.own_lists or view.lists)[0].key
-    yield from _out_of_lists(view, (fact for fact in view.lists if fact.key != kept))
-    more = sum(fact.key == kept for fact in view.lists) - 1
+    key_to_keep = (view.queue_lists or view.lists)[0].key
+    yield from _out_of_lists(view, (fact for fact in view.lists if fact.key != key_to_keep))
+    more = sum(fact.key == key_to_keep for fact in view.lists) - 1
     if more:
-        yield ("LREM", kept, -more, view.member)  # from the end: what runs first stays
+        yield ("LREM", key_to_keep, -more, view.member)  # from the end: what runs first stays
 
 
 def _into_own_queue(view: View, keyspace: Keyspace) -> Iterator[Command]:

@@ -69,7 +69,7 @@ class View:
         return self.fact is not None and self.state is not State.UNKNOWN
 
     @property
-    def own_lists(self) -> list[Fact]:
+    def queue_lists(self) -> list[Fact]:
         """Where the job stands in the list of its queue, the next to run first."""
         return [fact for fact in self.lists if fact.queue == self.queue]
 

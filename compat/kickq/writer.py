@@ -128,8 +128,8 @@ def write(job: Job, target: Target) -> list[Command]:
         if state is not State.WAITING:
             zsets.append(staged)
             lists.append(names.key("queue", queue=job.queue))
-        places = (*sets, *zsets, *lists)
-        commands.append(("EVAL", _script("leave"), len(places), *places, member, len(sets), len(zsets)))
+        keys = (*sets, *zsets, *lists)
+        commands.append(("EVAL", _script("leave"), len(keys), *keys, member, len(sets), len(zsets)))
     commands.append(("SADD", all_sets[record.word], member))
     commands.extend(("ZADD", names.key(role), score, member) for role, score in record.scores.items())
     if state is State.WAITING:

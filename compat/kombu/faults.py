@@ -35,12 +35,12 @@ class KombuFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        placed = record_for(job, target.now_ms)
+        queued = record_for(job, target.now_ms)
         names = layout(target.prefix)
-        self.text = placed.text
-        self.message = placed.record.message
-        self.is_held = placed.record.held
-        self.list = bucket_key(target.prefix, job.queue, placed.step)
+        self.text = queued.text
+        self.message = queued.record.message
+        self.is_held = queued.record.held
+        self.list = bucket_key(target.prefix, job.queue, queued.step)
         self.unacked, self.index = names.key("unacked"), names.key("index")
         self.deadlines = names.key("deadlines")
 

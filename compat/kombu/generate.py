@@ -22,7 +22,7 @@ from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, uuid, w
 from ..generated import GeneratedJob
 from .bindings import default_bindings
 from .keys import Settings, can_be_queue
-from .passthrough import PlacedRecord, job_of
+from .passthrough import QueuedRecord, job_of
 from .record import Message, Record, eta_text
 
 QUEUES = (
@@ -79,10 +79,10 @@ def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED
                     record = Record(message.with_headers(eta=eta_text(due_at)))
                 case State.ACTIVE:
                     record = Record(message, held=True, since=now_ms / 1000 - random.random() * 1800)
-            placed = PlacedRecord(queue, record, record.text, message.step(), now_ms, default_bindings(queue))
+            queued = QueuedRecord(queue, record, record.text, message.step(), now_ms, default_bindings(queue))
             position = None if record.held else published[queue]
             published[queue] += 1
-            yield GeneratedJob(id=message.tag, queue=queue, name="", state=state, position=position, record=placed)
+            yield GeneratedJob(id=message.tag, queue=queue, name="", state=state, position=position, record=queued)
 
 
 @frozen

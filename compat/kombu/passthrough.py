@@ -123,7 +123,7 @@ def head_of(job: Job) -> dict[str, Any] | None:
     return {**head, "properties": head.get("properties") or {}}
 
 
-def own_of(message: Message, job: Job) -> dict[str, Any]:
+def native_extra_of(message: Message, job: Job) -> dict[str, Any]:
     """What makes a native queue take the job for the message that it is."""
     own: dict[str, Any] = {"head": codec.encode(message.head, b"")[:-1]}
     if job.attempts:
@@ -132,7 +132,7 @@ def own_of(message: Message, job: Job) -> dict[str, Any]:
 
 
 @frozen
-class PlacedRecord:
+class QueuedRecord:
     """A message in its queue, as the keys tell it."""
 
     queue: str
@@ -152,37 +152,37 @@ class PlacedRecord:
     visibility_ms: int = VISIBILITY_TIMEOUT_MS
 
 
-def job_of(job_id: str, placed: PlacedRecord) -> Job:
+def job_of(job_id: str, queued: QueuedRecord) -> Job:
     """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
-    message, overflow = _take_overflow(placed.record.message)
-    record = placed.record if overflow is None else evolve(placed.record, message=message)
-    job = canonical(job_id, placed.queue, record, placed.now_ms, placed.visibility_ms)
-    own = own_of(message, job)
+    message, overflow = _take_overflow(queued.record.message)
+    record = queued.record if overflow is None else evolve(queued.record, message=message)
+    job = canonical(job_id, queued.queue, record, queued.now_ms, queued.visibility_ms)
+    own = native_extra_of(message, job)
     extra: dict[str, Any] = {}
     if overflow is not None:
         extra = {name: each for name, each in overflow.extra.items() if name not in (NAME, NATIVE)}
-        kept_own = overflow.extra.get(NATIVE)
+        native_extra = overflow.extra.get(NATIVE)
         # Celery gives a task's headers to its next try, which is another message: the overflow speaks of this one.
         same_message = overflow.as_of == to_bytes(message.tag)
         job = overflow.restored(job, NAME, to_bytes(message.tag))
         if same_message:
             job = evolve(job, logs=overflow.logs(NAME))
             if "made" in overflow.note(NAME):
-                own = kept_own or {}
-            elif kept_own is not None:
-                own = {"head": own["head"], **kept_own}
+                own = native_extra or {}
+            elif native_extra is not None:
+                own = {"head": own["head"], **native_extra}
     if own:
         extra[NATIVE] = own
     remembered = Passthrough(
-        held=placed.record.held,
-        since=placed.record.since,
-        step=None if placed.step == message.step(placed.steps) else placed.step,
-        bindings=None if tuple(placed.bindings) == default_bindings(placed.queue) else tuple(placed.bindings),
-        text=None if placed.text == placed.record.text else placed.text,
+        held=queued.record.held,
+        since=queued.record.since,
+        step=None if queued.step == message.step(queued.steps) else queued.step,
+        bindings=None if tuple(queued.bindings) == default_bindings(queued.queue) else tuple(queued.bindings),
+        text=None if queued.text == queued.record.text else queued.text,
     ).to_extra()
     if remembered:
         extra[NAME] = remembered
-    return evolve(job, extra=extra, position=placed.position, rank=rank_of(placed.step))
+    return evolve(job, extra=extra, position=queued.position, rank=rank_of(queued.step))
 
 
 def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
@@ -196,21 +196,21 @@ def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
         return message, None
 
 
-def with_overflow(job: Job, placed: PlacedRecord) -> Record:
+def with_overflow(job: Job, queued: QueuedRecord) -> Record:
     """The record with one header more, for all that reading it would not give back of the job; the same if that is nothing."""
-    overflow = _overflow_of(job, placed)
+    overflow = _overflow_of(job, queued)
     if overflow is None:
-        return placed.record
-    roomy = placed.record.message.without_header(HEADER)
-    if roomy != placed.record.message:
+        return queued.record
+    roomy = queued.record.message.without_header(HEADER)
+    if roomy != queued.record.message:
         # There were no headers, or one of the name that an application has taken: that overflows as well.
-        placed = evolve(placed, record=evolve(placed.record, message=roomy))
-        overflow = _overflow_of(job, placed) or overflow
-    return evolve(placed.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))
+        queued = evolve(queued, record=evolve(queued.record, message=roomy))
+        overflow = _overflow_of(job, queued) or overflow
+    return evolve(queued.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))
 
 
-def _overflow_of(job: Job, placed: PlacedRecord) -> Overflow | None:
-    again = job_of(job.id, placed)
+def _overflow_of(job: Job, queued: QueuedRecord) -> Overflow | None:
+    again = job_of(job.id, queued)
     lost = differences(job, again)
     extra = {name: each for name, each in job.extra.items() if name not in (NAME, NATIVE)}
     own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
@@ -222,4 +222,4 @@ def _overflow_of(job: Job, placed: PlacedRecord) -> Overflow | None:
         extra[NATIVE] = {name: value for name, value in own.items() if name != "head" or value != found.get("head")}
     if job.logs:
         note["logs"] = job.logs
-    return Overflow.of(evolve(job, extra=extra), lost, NAME, to_bytes(placed.record.message.tag), note)
+    return Overflow.of(evolve(job, extra=extra), lost, NAME, to_bytes(queued.record.message.tag), note)

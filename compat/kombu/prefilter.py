@@ -96,9 +96,9 @@ class KombuPrefilter(Prefilter):
         return Item(self.number(message.tag, queue), self._groups[queue, state], None)
 
 
-def _group(told: tuple[str, State]) -> JobGroup:
+def _group(queue_and_state: tuple[str, State]) -> JobGroup:
     """The group of all messages of a queue in a state."""
-    queue, state = told
+    queue, state = queue_and_state
     return JobGroup(queue, state, ())
 
 

@@ -41,7 +41,7 @@ from .keys import (
     step_of,
     steps_of,
 )
-from .passthrough import PlacedRecord, job_of
+from .passthrough import QueuedRecord, job_of
 from .record import Message, decode, decode_delivery
 from .view import View, step_in, text_of, view_of
 
@@ -313,10 +313,10 @@ bucket_spans_of = remember_last(_bucket_spans)
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     """The job that the facts describe; None where only an index or another place of the message speaks."""
     view = view_of(subject)
-    if view.own is None or is_foreign(view, keyspace.totals):
+    if view.message_fact is None or is_foreign(view, keyspace.totals):
         return None
     if view.message is None:
-        return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.own))
+        return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.message_fact))
     known = bindings_of(keyspace.totals)
     queue = view.queue_among(known) or ""
     steps, visibility_ms = steps_of(keyspace), settings_of(keyspace).visibility_ms
@@ -325,8 +325,8 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
     record, bound = view.record(view.message), known.by_queue.get(queue, ())
     position = _position(view, queue, step, keyspace.totals)
-    placed = PlacedRecord(queue, record, text_of(view.own), step, keyspace.now_ms, bound, position, steps, visibility_ms)
-    return job_of(view.job_id, placed)
+    queued = QueuedRecord(queue, record, text_of(view.message_fact), step, keyspace.now_ms, bound, position, steps, visibility_ms)
+    return job_of(view.job_id, queued)
 
 
 def is_foreign(view: View, totals: Totals) -> bool:

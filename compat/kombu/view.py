@@ -72,7 +72,7 @@ class View:
             self.fault = str(error)
 
     @property
-    def own(self) -> Fact | None:
+    def message_fact(self) -> Fact | None:
         """The fact that holds the message."""
         return self.waiting[0] if self.waiting else self.held
 
@@ -106,7 +106,7 @@ class View:
 
     def violation(self, detail: str, *, fact: Fact | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this message."""
-        fact = fact or self.own or self.index
+        fact = fact or self.message_fact or self.index
         return Violation(detail, fact.key if fact else b"", self.queue or self.routing_key or None, severity)
 
 

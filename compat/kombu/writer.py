@@ -25,7 +25,7 @@ from ..scripts import script
 from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, layout, parse_bucket_label, step_of
-from .passthrough import Passthrough, PlacedRecord, head_of, with_overflow
+from .passthrough import Passthrough, QueuedRecord, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)
@@ -81,10 +81,10 @@ def _is_text(raw: bytes | None) -> bool:
 # A job's message
 
 
-def message_for(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
+def message_for(job: Job, stored_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
     """The message that brings the job to a worker. Raises MalformedValue for a job that ``incompatibilities`` refuses.
 
-    ``kept_step``: the bucket in which kombu had it, if that was not the one of its priority.
+    ``stored_step``: the bucket in which kombu had it, if that was not the one of its priority.
     """
     head = head_of(job)
     message = _task_message(job, steps) if head is None else Message(head, job.payload)
@@ -99,7 +99,7 @@ def message_for(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[in
         case info:
             info = info if isinstance(info, dict) else {}
             message = message.with_properties(delivery_info={**info, "exchange": "", "routing_key": job.queue})
-    if job.rank is not None and kept_step is None and step_of(job.rank, steps) != message.step(steps):
+    if job.rank is not None and stored_step is None and step_of(job.rank, steps) != message.step(steps):
         # What ran in this order elsewhere must do so in kombu, also after it was given back.
         message = message.with_properties(priority=_priority(job, steps))
     due_at = parse_timestamp(task_of(message).get("eta"))
@@ -152,7 +152,7 @@ def _seconds(milliseconds: int) -> int | float:
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
 
 
-def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> PlacedRecord:
+def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> QueuedRecord:
     """The message of a job in its queue. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     held = job.state is State.ACTIVE and passthrough.held
@@ -163,9 +163,9 @@ def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> PlacedRecor
     record = Record(message, held, since if held else None)
     bindings = default_bindings(job.queue) if passthrough.bindings is None else passthrough.bindings
     text = passthrough.exact(record)
-    placed = PlacedRecord(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
-    completed = with_overflow(written, placed)
-    return placed if completed is record else evolve(placed, record=completed, text=passthrough.exact(completed))
+    queued = QueuedRecord(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
+    completed = with_overflow(written, queued)
+    return queued if completed is record else evolve(queued, record=completed, text=passthrough.exact(completed))
 
 
 # What is stored
@@ -173,21 +173,21 @@ def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> PlacedRecor
 
 def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    placed = job.record if isinstance(job, GeneratedJob) else record_for(job, target.now_ms, settings)
+    queued = job.record if isinstance(job, GeneratedJob) else record_for(job, target.now_ms, settings)
     names, tag = layout(target.prefix, settings), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
-    if placed.record.held:
+    if queued.record.held:
         # Should an older version of the job be staged, it must not run as well.
         gone: list[Command] = [] if target.generated else [("HDEL", staged, tag), ("ZREM", order, tag)]
         taken: list[Command] = [
-            ("ZADD", names.key("index"), repr(placed.record.since), tag),
-            ("HSET", names.key("unacked"), tag, placed.text),
+            ("ZADD", names.key("index"), repr(queued.record.since), tag),
+            ("HSET", names.key("unacked"), tag, queued.text),
         ]
         return gone + taken
     # Jobs that have no place at the source run first.
     position = 0 if job.position is None else job.position + 1
-    step = placed.step if not isinstance(job, GeneratedJob) else placed.record.message.step(settings.steps)
-    return [("HSET", staged, tag, b"%d\n%b" % (step, placed.text)), ("ZADD", order, position, tag)]
+    step = queued.step if not isinstance(job, GeneratedJob) else queued.record.message.step(settings.steps)
+    return [("HSET", staged, tag, b"%d\n%b" % (step, queued.text)), ("ZADD", order, position, tag)]
 
 
 # What is done once

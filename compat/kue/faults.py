@@ -180,7 +180,7 @@ _FAULTS: Mapping[str, Callable[[KueFaultTarget], Iterator[Command]]] = {
     "KUE-28": _search_alone,
     "KUE-29": lambda target: iter([("PEXPIRE", target.record, 3_600_000)]),
     "KUE-30": _touched_early,
-    "KUE-31": lambda _place: iter([("SET", LOCKS[0], "held")]),
+    "KUE-31": lambda _target: iter([("SET", LOCKS[0], "held")]),
     "KUE-32": _due_time_lost,
     "KUE-33": lambda target: iter([("HSET", target.record, FIELD, DAMAGED)]),
     "KUE-34": lambda target: iter([target.set(started_at="soon")]),

@@ -119,13 +119,13 @@ def is_borrowed(number: str) -> bool:
     return valid_id(number) and int(number) >= BORROWED
 
 
-def keeps_number(job: Job, state: State) -> bool:
+def keeps_id(job: Job, state: State) -> bool:
     """Whether a job's id is a number of kue's that it can keep.
 
     A waiting one that no priority but its place alone puts in order, as in a list, gets another: kue would order by the ids.
     """
-    by_place = state is State.WAITING and job.priority is None and job.position is not None and "kue" not in job.extra
-    return valid_id(job.id) and not by_place
+    by_position = state is State.WAITING and job.priority is None and job.position is not None and "kue" not in job.extra
+    return valid_id(job.id) and not by_position
 
 
 def number_for(job: Job, state: State) -> str:
@@ -134,7 +134,7 @@ def number_for(job: Job, state: State) -> str:
     kue runs jobs of equal priority in the order of their ids: waiting ones that had no place come first, then those that had
     one, in order. Two jobs get the same number with a probability of n²/2^52 for n jobs.
     """
-    if keeps_number(job, state):
+    if keeps_id(job, state):
         return job.id
     digest = hashlib.blake2b(f"{job.queue}\0{job.id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     chance = int.from_bytes(digest)

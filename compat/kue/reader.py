@@ -187,7 +187,7 @@ def _read(view: View, extra: dict[str, Any]) -> tuple[Job, Record] | None:
     """The job without what is kept apart of its hash, and the hash."""
     if view.record is None:
         return None
-    stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
-    waiting = view.own.get("by_type") if view.state is State.WAITING else None
+    stored = Record(view.fields, {role: fact.score for role, fact in view.by_role.items() if fact.score is not None})
+    waiting = view.by_role.get("by_type") if view.state is State.WAITING else None
     job = canonical(view.job_id, stored, view.logs, extra, (waiting.index, waiting.score) if waiting else (None, None))
     return (with_overflow_restored(job, stored) if FIELD in view.fields else job), stored

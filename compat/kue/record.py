@@ -53,7 +53,7 @@ def canonical(
     get = record.fields.get
     queue = to_text(get(b"type", b""))
     priority = parse_number(get(b"priority"))
-    place, score_there = waiting
+    position, score_there = waiting
     state = state_of(record.fields)
     ttl = parse_int(get(b"ttl"))
     error = get(b"error")
@@ -100,7 +100,7 @@ def canonical(
         ttl=ttl,
         logs=logs,
         extra={} if extra is None else extra,
-        position=place,
+        position=position,
         # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
         rank=rank_of(priority if score_there is None else score_there),
     )

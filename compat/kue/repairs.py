@@ -79,7 +79,7 @@ def _into(view: View, keyspace: Keyspace, role: str, priority: float | None = No
         return
     key = _key(view, keyspace, role)
     yield ("ZADD", key, number_text(_score(view, keyspace, role, priority)), _member(view, keyspace))
-    if role == "by_type" and view.state is State.WAITING and view.own.get(role) is None:
+    if role == "by_type" and view.state is State.WAITING and view.by_role.get(role) is None:
         yield from _token(view.queue, keyspace)
 
 
@@ -120,7 +120,7 @@ def _moved(view: View, keyspace: Keyspace, state: State) -> Iterator[Command]:
     if priority is None:
         return
     yield ("HSET", _key(view, keyspace, "record"), "state", WORDS[state], "updated_at", keyspace.now_ms)
-    yield from _out_of((fact for role, fact in view.own.items() if role != "all"), keyspace)
+    yield from _out_of((fact for role, fact in view.by_role.items() if role != "all"), keyspace)
     member = _member(view, keyspace)
     for role in ("by_state", "by_type"):
         yield ("ZADD", _key(view, keyspace, role, state), number_text(priority), member)
@@ -200,20 +200,20 @@ def _priority(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("HSET", _key(view, keyspace, "record"), "priority", 0)
     for role in INDEXES:
         timed = role == "by_state" and view.state in (State.SCHEDULED, State.ACTIVE)
-        if not (timed and role in view.own):
+        if not (timed and role in view.by_role):
             yield from _into(view, keyspace, role, priority=0)
 
 
 def _scores(view: View, _keyspace: Keyspace) -> Iterator[Command]:
     timed = view.state in (State.SCHEDULED, State.ACTIVE)
     priority = parse_number(view.fields.get(b"priority"))
-    for role, fact in view.own.items():
+    for role, fact in view.by_role.items():
         if priority is not None and fact.score != float(priority) and not (timed and role == "by_state"):
             yield ("ZADD", fact.key, number_text(priority), fact.member or b"")
 
 
 def _due_score(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    fact, priority = view.own.get("by_state"), parse_number(view.fields.get(b"priority"))
+    fact, priority = view.by_role.get("by_state"), parse_number(view.fields.get(b"priority"))
     if fact is not None and priority is not None:
         yield ("ZADD", fact.key, number_text(_score(view, keyspace, "by_state", priority)), fact.member or b"")
 
@@ -293,7 +293,7 @@ _OF_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "KUE-5": lambda view, keyspace: _into(view, keyspace, "by_state"),
     "KUE-6": lambda view, keyspace: _into(view, keyspace, "by_type"),
     "KUE-7": lambda view, keyspace: _out_of(
-        (fact for fact in view.places if fact.role != "all" and fact is not view.own.get(fact.role)), keyspace
+        (fact for fact in view.places if fact.role != "all" and fact is not view.by_role.get(fact.role)), keyspace
     ),
     "KUE-11": _priority,
     "KUE-12": _scores,

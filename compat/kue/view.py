@@ -35,7 +35,7 @@ class View:
     word: str | None = None
     """The state word in the hash, whatever it is."""
     state: State = State.UNKNOWN
-    own: dict[str, Fact] = field(factory=dict)
+    by_role: dict[str, Fact] = field(factory=dict)
     """By role, where the index for the job's own type and state holds it; the first place, should it stand there twice."""
 
     @classmethod
@@ -58,7 +58,7 @@ class View:
         view.state = state_of(view.fields)
         for fact in view.places:
             if (fact.role == "all" or fact.label == view.word) and (fact.role != "by_type" or fact.queue == view.queue):
-                view.own.setdefault(fact.role, fact)
+                view.by_role.setdefault(fact.role, fact)
         return view
 
     @property
@@ -74,8 +74,8 @@ class View:
     @property
     def due_at(self) -> int | None:
         """When a delayed job is due, Unix ms; None where nothing tells."""
-        place = self.own.get("by_state")
-        return due_of(self.fields, None if place is None else place.score)
+        fact = self.by_role.get("by_state")
+        return due_of(self.fields, None if fact is None else fact.score)
 
     @property
     def key(self) -> bytes:
@@ -92,7 +92,7 @@ class View:
     def is_plain(self) -> bool:
         """Whether the job's own indexes name it as kue did before 0.10.3."""
         plain = self.job_id.encode()
-        return bool(self.own) and all(fact.member == plain for fact in self.own.values())
+        return bool(self.by_role) and all(fact.member == plain for fact in self.by_role.values())
 
     def int_field(self, name: bytes) -> int | None:
         """The integer in a field of the hash."""

@@ -22,7 +22,7 @@ from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
-from .keys import WORDS, keeps_number, layout, number_for, padded, valid_id
+from .keys import WORDS, keeps_id, layout, number_for, padded, valid_id
 from .passthrough import NAME, Passthrough, with_overflow
 from .record import Record, is_readable, lost, readable
 
@@ -36,7 +36,7 @@ UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
 def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
-    if not keeps_number(job, State.WAITING if job.state is State.ACTIVE else job.state):
+    if not keeps_id(job, State.WAITING if job.state is State.ACTIVE else job.state):
         why = "kue runs jobs in the order of their numbers" if valid_id(job.id) else "kue's ids are numbers"
         yield warning(job, "KUE-W1", f"{why}: the job gets one, and keeps its own aside ({show(job.id, 60)})")
     if not job.queue or to_text(to_bytes(job.queue)) != job.queue:
@@ -110,7 +110,7 @@ def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     written = job if state is job.state else evolve(job, state=state)
     record = readable(passthrough.record(written))
     as_of = record.fields.get(b"updated_at")
-    return with_overflow(job, record, lost(job, record), as_of, has_own_id=keeps_number(job, state))
+    return with_overflow(job, record, lost(job, record), as_of, has_own_id=keeps_id(job, state))
 
 
 def _written_state(job: Job, passthrough: Passthrough) -> State:

@@ -136,10 +136,10 @@ class View:
             found["layout"] = "js-1"
         if self.record is not None and self.record.ttl_ms is not None:
             found["ttl"] = self.record.ttl_ms
-        stands = self.all_places()
+        places = self.all_places()
         usual = {self.role, _PROGRESS_OF.get(self.role or "")} - {None}
-        if len(stands) != len(usual) or {fact.role for fact in stands} != usual or len({fact.queue for fact in stands}) != 1:
-            found["places"] = [[fact.role, fact.queue or "", fact.index if fact.score is None else fact.score] for fact in stands]
+        if len(places) != len(usual) or {fact.role for fact in places} != usual or len({fact.queue for fact in places}) != 1:
+            found["places"] = [[fact.role, fact.queue or "", fact.index if fact.score is None else fact.score] for fact in places]
         return found
 
     def violation(

@@ -26,7 +26,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional
-from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
+from .record import NAME, ROLE_OF_STATE, Record, is_position, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
 """All of the overflow that stays true whatever qless does to the job; it has a notion of everything else."""
@@ -79,7 +79,7 @@ class Passthrough:
         }
         fields.update((name, None) for name in expected.fields if name not in stored.fields)
         word = to_text(stored.fields.get(b"state", b""))
-        role = THROTTLED if job.state is State.BLOCKED and word == THROTTLED else PLACES.get(job.state, "")
+        role = THROTTLED if job.state is State.BLOCKED and word == THROTTLED else ROLE_OF_STATE.get(job.state, "")
         history = stored.history or ()
         as_written = not fields and history == expected.history
         scores = {}
@@ -181,7 +181,7 @@ def _is_usual(job: Job, role: str, score: float, expected: Record, as_written: b
     """Whether a score is the one that the writer gives. A priority alone may also be what qless itself set it to."""
     if role != "work":
         return expected.scores.get(role) == score
-    return is_place(job, score) and (as_written or score != priority_of(job))
+    return is_position(job, score) and (as_written or score != priority_of(job))
 
 
 # What qless has no field for (overflow.py)

@@ -73,7 +73,7 @@ def _edges(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         yield _fact(FactKind.NOTE, entry, reverse, job_id=to_text(member), label=owner)
 
 
-def _places(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+def _index_facts(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
     scope = Scope.RECURRING if match.role == "recur" else Scope.JOB
     yield from _members(entry, match, kind=FactKind.PLACE, scope=scope, queue=match.fields.get("queue"))
 
@@ -127,7 +127,7 @@ _STATING: dict[str, Callable[[Entry, KeyMatch], Iterator[Fact]]] = {
     "history": _history,
     "dependencies": _edges,
     "dependents": _edges,
-    **dict.fromkeys((*INDEXES, "recur", "beats", "completed"), _places),
+    **dict.fromkeys((*INDEXES, "recur", "beats", "completed"), _index_facts),
     "template": _hash_of("id", Scope.RECURRING),
     "throttle": _hash_of("throttle", Scope.THROTTLE),
     "statistics": _hash_of("", Scope.STATISTICS),
@@ -164,7 +164,7 @@ def _fact(kind: FactKind, entry: Entry, role: str, **named: Any) -> Fact:
 
 # What jobs tell each other
 
-MOST_TOLD = 100
+MOST_DEPENDENCIES = 100
 """Circles are looked for among jobs that wait for no more than so many."""
 
 
@@ -175,7 +175,7 @@ def back_references(subject: Subject) -> Iterator[Fact]:
         return
     view = view_of(subject)
     source = view.record or subject.facts[0]
-    others = tuple(to_bytes(other) for other in sorted(view.dependencies)) if len(view.dependencies) <= MOST_TOLD else ()
+    others = tuple(to_bytes(other) for other in sorted(view.dependencies)) if len(view.dependencies) <= MOST_DEPENDENCIES else ()
     word = GONE if view.record is None else to_bytes(view.word)
     for waiter in waiters:
         values = (word, b"1" if waiter in view.dependents else b"0", *others)
@@ -296,34 +296,34 @@ def _memberships(view: View) -> Memberships:
 
 
 def _held(view: View) -> dict[str, float]:
-    held, lock = view.held.get(to_text(view.fields.get(b"worker", b""))), view.own.get("locks")
+    held, lock = view.held.get(to_text(view.fields.get(b"worker", b""))), view.by_role.get("locks")
     if held is None or held.score is None or view.word not in (*RUNNING, STALLED):
         return {}
     usual = lock is not None and lock.score == held.score
     return {} if usual else {"worker": held.score}
 
 
-def _place_to_run(view: View) -> Fact | None:
+def _work_fact(view: View) -> Fact | None:
     """Where a waiting job waits: in its queue, or in one where it strayed."""
     if view.state is not State.WAITING:
         return None
-    return view.own.get("work") or next(iter(view.where("work")), None)
+    return view.by_role.get("work") or next(iter(view.where("work")), None)
 
 
 def _position(view: View, keyspace: Keyspace) -> int | None:
     """How many jobs would run before this one."""
-    place = _place_to_run(view)
-    if place is None or place.index is None or to_bytes(place.queue or "") != view.fields.get(b"queue"):
+    fact = _work_fact(view)
+    if fact is None or fact.index is None or to_bytes(fact.queue or "") != view.fields.get(b"queue"):
         return None  # in a queue where it strayed it has a place, but none among its own
     if era_of(keyspace).lower_first:
-        return place.index
-    return max(0, keyspace.totals.sums["work", place.queue or ""] - 1 - place.index)
+        return fact.index
+    return max(0, keyspace.totals.sums["work", fact.queue or ""] - 1 - fact.index)
 
 
 def _rank(view: View, job: Job, keyspace: Keyspace) -> int | None:
     """The score decides when a job runs, whatever its hash says of its priority."""
-    place = _place_to_run(view)
-    priority = job.priority if place is None else place.score
+    fact = _work_fact(view)
+    priority = job.priority if fact is None else fact.score
     if priority is None:
         return None
     return rank_of(priority if era_of(keyspace).lower_first else -priority)

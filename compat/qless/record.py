@@ -38,10 +38,10 @@ STALLED = "stalled"
 STATES = {word.encode(): state for state, word in WORDS.items()} | {b"pending": State.ACTIVE, STALLED.encode(): State.WAITING}
 """Canonical states by the word in the hash. ``waiting`` and ``throttled`` may mean others: see ``state_of``."""
 
-STATES_IN_PLACE = {(b"waiting", "scheduled"): State.SCHEDULED, (b"throttled", "throttled"): State.BLOCKED}
+STATE_IN_ROLE = {(b"waiting", "scheduled"): State.SCHEDULED, (b"throttled", "throttled"): State.BLOCKED}
 """(word, index) -> state, where the word alone does not tell."""
 
-PLACES = {
+ROLE_OF_STATE = {
     State.WAITING: "work",
     State.SCHEDULED: "scheduled",
     State.BLOCKED: "depends",
@@ -57,9 +57,9 @@ DEFAULT_RETRIES = 5
 LARGEST_WHOLE = 10**14 - 1
 NEVER_MS = 253_402_300_799_999
 """The end of the year 9999."""
-FIRST_PLACE_S = 0.5
+FIRST_POSITION_S = 0.5
 """What stands in a score for the time of a job that runs before those that have a place."""
-LAST_PLACE_S = 1e9
+LAST_POSITION_S = 1e9
 """Places are counted in seconds from 1970 on, up to here (2001): before everything that a live producer puts."""
 
 
@@ -80,7 +80,7 @@ class Record:
         word = self.fields.get(b"state", b"")
         if b"jid" not in self.fields and b"id" not in self.fields:
             return State.UNKNOWN
-        for (meant, role), state in STATES_IN_PLACE.items():
+        for (meant, role), state in STATE_IN_ROLE.items():
             if word == meant and role in self.scores:
                 return state
         return State.WAITING if word == b"throttled" else STATES.get(word, State.UNKNOWN)
@@ -346,13 +346,13 @@ def _priority_text(priority: int | float) -> bytes:
 
 def _standard_scores(job: Job) -> dict[str, float]:
     """Floats, as Redis keeps them: a time that a float can't hold must be seen to be lost."""
-    role = PLACES.get(job.state)
+    role = ROLE_OF_STATE.get(job.state)
     moment: int | None
     match role:
         case None:
             return {}
         case "work":
-            return {"work": work_score(priority_of(job), _place(job))}
+            return {"work": work_score(priority_of(job), _position_s(job))}
         case "scheduled":
             moment = job.due_at
         case "depends":
@@ -369,18 +369,18 @@ def work_score(priority: int | float, seconds: float) -> float:
     return float(priority) - seconds / 1e10
 
 
-def _place(job: Job) -> float:
+def _position_s(job: Job) -> float:
     """The time that orders a job among those of its priority: its place at the source. One without a place runs first."""
-    return FIRST_PLACE_S if job.position is None else min(1.0 + job.position, LAST_PLACE_S)
+    return FIRST_POSITION_S if job.position is None else min(1.0 + job.position, LAST_POSITION_S)
 
 
-def is_place(job: Job, score: float) -> bool:
+def is_position(job: Job, score: float) -> bool:
     """Whether a job's score holds the place that a writer gave it, which follows from the order in which jobs are read."""
     priority = priority_of(job)
-    if score == work_score(priority, FIRST_PLACE_S):
+    if score == work_score(priority, FIRST_POSITION_S):
         return True
     seconds = (priority - score) * 1e10
-    return FIRST_PLACE_S / 2 < seconds < LAST_PLACE_S and score == work_score(priority, round(seconds))
+    return FIRST_POSITION_S / 2 < seconds < LAST_POSITION_S and score == work_score(priority, round(seconds))
 
 
 def lost(job: Job, record: Record) -> dict[str, Any]:

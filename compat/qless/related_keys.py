@@ -9,7 +9,7 @@ from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef, known_keys
 from ...schema.text import to_bytes, to_text
 from .keys import INDEXES, Scope, layout
-from .reader import MOST_TOLD
+from .reader import MOST_DEPENDENCIES
 from .view import view_of
 
 
@@ -18,9 +18,9 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
 
     Nothing for what is no job: a tag or a worker is as large as all of its jobs.
     """
-    names, view, own = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
+    names, view, member = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
     others = sorted({*view.dependencies, *view.answers})
-    if subject.scope != Scope.JOB or len(others) > MOST_TOLD:
+    if subject.scope != Scope.JOB or len(others) > MOST_DEPENDENCIES:
         return
     yield from known_keys(subject)
     yield KeyRef(names.key("record", id=subject.job_id), "hash")
@@ -28,19 +28,19 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
         yield KeyRef(names.key(role, id=subject.job_id), names.redis_type(role))
     for queue in sorted({view.queue, *(fact.queue or "" for fact in view.places)}):
         for role in INDEXES:
-            yield KeyRef(names.key(role, queue=queue), "zset", (own,))
+            yield KeyRef(names.key(role, queue=queue), "zset", (member,))
     for role in ("completed", "tracked"):
-        yield KeyRef(names.key(role), "zset", (own,))
+        yield KeyRef(names.key(role), "zset", (member,))
     if view.stored.group is not None:
-        yield KeyRef(names.key("failed", group=view.stored.group), "list", (own,))
+        yield KeyRef(names.key("failed", group=view.stored.group), "list", (member,))
     if view.fields.get(b"worker"):
-        yield KeyRef(names.key("held", worker=to_text(view.fields[b"worker"])), "zset", (own,))
+        yield KeyRef(names.key("held", worker=to_text(view.fields[b"worker"])), "zset", (member,))
     for tag in view.stored.tags or ():
-        yield KeyRef(names.key("tagged", tag=tag), "zset", (own,))
+        yield KeyRef(names.key("tagged", tag=tag), "zset", (member,))
     for throttle in view.stored.throttles or ():
-        yield KeyRef(names.key("slots", throttle=throttle), "zset", (own,))
-        yield KeyRef(names.key("pending", throttle=throttle), "zset", (own,))
+        yield KeyRef(names.key("slots", throttle=throttle), "zset", (member,))
+        yield KeyRef(names.key("pending", throttle=throttle), "zset", (member,))
     for other in others:
         yield KeyRef(names.key("record", id=other), "hash")
         yield KeyRef(names.key("dependencies", id=other), "set")
-        yield KeyRef(names.key("dependents", id=other), "set", (own,))
+        yield KeyRef(names.key("dependents", id=other), "set", (member,))

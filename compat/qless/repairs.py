@@ -140,7 +140,7 @@ _WORDS_AT = {"work": "waiting", "scheduled": "scheduled", "locks": "running", "d
 
 def _timed_out(context: QlessRepairContext) -> Iterator[Command]:
     """What qless's own ``timeout`` writes, and out of the worker's set as at any other end; it goes to the next worker."""
-    view, lock = context.view, context.view.own.get("locks")
+    view, lock = context.view, context.view.by_role.get("locks")
     if lock is None or lock.score is None:
         raise Unrepairable("its lock stands in another queue: --repair QLESS-10 first")
     if view.stored.history is None:
@@ -199,7 +199,7 @@ def _one_place(context: QlessRepairContext) -> Iterator[Command]:
     view = context.view
     roles = ("throttled", "work") if view.word == "throttled" else ("work",)
     meant = _MEANT.get(view.word)
-    right = next((view.own[role] for role in ((meant,) if meant else roles) if role in view.own), None)
+    right = next((view.by_role[role] for role in ((meant,) if meant else roles) if role in view.by_role), None)
     if view.word == "failed":
         right = next((fact for fact in view.where("failed") if fact.label == view.stored.group), None)
     elif view.word == "complete":
@@ -213,20 +213,20 @@ def _own_queue(context: QlessRepairContext) -> Iterator[Command]:
     for fact in in_queues(view):
         if fact.key == context.finding_key:
             yield ("ZREM", fact.key, context.id)
-            if b"queue" in view.fields and not view.own and view.word not in ("complete", "failed"):
+            if b"queue" in view.fields and not view.by_role and view.word not in ("complete", "failed"):
                 yield ("ZADD", context.key(fact.role), score_text(fact.score or 0.0), context.id)
                 yield ("ZADD", context.key("queues"), "NX", score_text(context.now_s), view.fields[b"queue"])
 
 
 def _expires(context: QlessRepairContext) -> Iterator[Command]:
-    lock = context.view.own.get("locks")
+    lock = context.view.by_role.get("locks")
     if lock is not None and lock.score is not None and context.view.word in RUNNING:
         yield ("ZSCORE", lock.key, context.id)
         yield context.set("expires", score_text(lock.score))
 
 
 def _held_by_worker(context: QlessRepairContext) -> Iterator[Command]:
-    lock = context.view.own.get("locks")
+    lock = context.view.by_role.get("locks")
     if lock is not None and lock.score is not None:
         yield from context.held(lock.score)
 
@@ -331,7 +331,7 @@ def _throttled(context: QlessRepairContext) -> Iterator[Command]:
         yield from pending
     elif view.word in WAITING:
         places = view.where("throttled")
-        again = list(context.into_queue()) if places and "work" not in view.own else []
+        again = list(context.into_queue()) if places and "work" not in view.by_role else []
         if again or not places:
             yield from (*pending, *_out_of(places, context.keyspace), *again)
 

@@ -47,8 +47,8 @@ def _statistics(_finding: Finding, subject: Subject, _keyspace: Keyspace) -> Ite
         fields = fact.fields
         if fact.label == "stats":
             failed, failures = (parse_int(fields.get(name, b"0")) for name in (b"failed", b"failures"))
-            kept = max(0, failed or 0)
-            yield ("HSET", fact.key, "failed", kept, "failures", max(kept, failures or 0))
+            failed_count = max(0, failed or 0)
+            yield ("HSET", fact.key, "failed", failed_count, "failures", max(failed_count, failures or 0))
         elif all(b"-" not in name for name in fields):
             seen = sum(parse_int(raw) or 0 for name, raw in fields.items() if CELL.fullmatch(name))
             if parse_int(fields.get(b"total", b"0")) != seen:

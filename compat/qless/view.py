@@ -60,7 +60,7 @@ class View:
     # Derived when all facts are in
     word: str = ""
     """The state word in the hash, whatever it is."""
-    own: dict[str, Fact] = field(factory=dict)
+    by_role: dict[str, Fact] = field(factory=dict)
     """By role, where the index of the job's own queue holds it."""
     stored: Record = field(factory=lambda: Record({}))
 
@@ -76,8 +76,8 @@ class View:
         queue = to_text(view.fields.get(b"queue", b""))
         for fact in view.places:
             if fact.role != "failed" and fact.queue in (queue, None):
-                view.own.setdefault(fact.role, fact)
-        scores = {role: fact.score for role, fact in view.own.items() if fact.score is not None}
+                view.by_role.setdefault(fact.role, fact)
+        scores = {role: fact.score for role, fact in view.by_role.items() if fact.score is not None}
         if view.word == "scheduled" and "scheduled" not in scores:
             # Where it strayed, its score is still the time when it is due.
             scores |= {fact.role: fact.score for fact in view.where("scheduled")[:1] if fact.score is not None}

@@ -25,7 +25,7 @@ from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import layout
 from .passthrough import THROTTLED, Memberships, Passthrough, tagged_at, with_overflow
-from .record import FIRST_PLACE_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, work_score
+from .record import FIRST_POSITION_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, work_score
 
 _script = partial(script, __package__)
 
@@ -110,7 +110,7 @@ def write(job: Job, target: Target) -> list[Command]:
     if not early and (job.queue or state is not State.COMPLETED):
         # The earliest of its jobs tells how old a queue is.
         commands.append(("ZADD", names.key("queues"), "LT", score_text(tagged_at(job)), to_bytes(job.queue)))
-    return [*commands, *_place(job, state, record, passthrough, target)]
+    return [*commands, *_into_index(job, state, record, passthrough, target)]
 
 
 def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
@@ -125,7 +125,7 @@ def expressed(job: Job) -> Job:
 
     A reader takes such a score for one that qless itself has set, unless all else of the job is as the writer writes it.
     """
-    if NAME not in job.extra or work_score(priority_of(job), FIRST_PLACE_S) != priority_of(job):
+    if NAME not in job.extra or work_score(priority_of(job), FIRST_POSITION_S) != priority_of(job):
         return job
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
@@ -143,7 +143,7 @@ def _written_state(job: Job, passthrough: Passthrough) -> State:
     return State.WAITING if held_elsewhere else job.state
 
 
-def _place(job: Job, state: State, record: Record, passthrough: Passthrough, target: Target) -> Iterator[Command]:
+def _into_index(job: Job, state: State, record: Record, passthrough: Passthrough, target: Target) -> Iterator[Command]:
     """Where the job stands, and whoever must know of it. Comes last."""
     names, jid = layout(target.prefix), to_bytes(job.id)
     if state is State.FAILED:

@@ -212,13 +212,13 @@ class Address:
         query |= {name: _option_text(value) for name, value in (*self.options.items(), *self.settings)}
         match self.kind:
             case Kind.UNIX | Kind.RDB:
-                place = quote(self.path)
+                location = quote(self.path)
                 query = {"db": str(self.db)} | query if self.db else query
             case Kind.SENTINEL:
-                place = f"{hosts}/{quote(self.service, safe='')}/{self.db}"
+                location = f"{hosts}/{quote(self.service, safe='')}/{self.db}"
             case _:
-                place = f"{hosts}/{self.db}"
-        return f"{self.kind}://{login + '@' if login else ''}{place}{'?' + urlencode(query) if query else ''}"
+                location = f"{hosts}/{self.db}"
+        return f"{self.kind}://{login + '@' if login else ''}{location}{'?' + urlencode(query) if query else ''}"
 
     def __str__(self) -> str:
         return self.display()

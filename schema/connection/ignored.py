@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _LEASES = "a worker renews the lease on what it holds, and what a dead one held comes back by itself (option lease)"
-_PLACES = "what a worker holds stands in keys of its queue"
+_HELD_KEYS = "what a worker holds stands in keys of its queue"
 _PRIORITIES = "a queue keeps all its priorities, 0 to 255, in one key"
 _BROADCASTS = "broadcasts are kept in streams under the prefix, not sent by Pub/Sub"
 _CONFIRMED = "every publish returns when the server has the message (option durability)"
@@ -37,8 +37,8 @@ IGNORED_OPTIONS: Mapping[str, str] = {
     "retry_on_timeout": "kombu's retry policy repeats a publish, and the server stores it once",
     "sentinel_fanout_compat": _BROADCASTS,
     "sep": _PRIORITIES,
-    "unacked_index_key": _PLACES,
-    "unacked_key": _PLACES,
+    "unacked_index_key": _HELD_KEYS,
+    "unacked_key": _HELD_KEYS,
     "unacked_mutex_expire": _LEASES,
     "unacked_mutex_key": _LEASES,
     "unacked_restore_interval": _LEASES,

@@ -20,7 +20,7 @@ FEW = 3
 
 _IN_SCRIPT = re.compile(r"ACL failure in script|executing the script can't (?:run|access)")
 _COMMAND = re.compile(r"'([\w-]+)(?:\|([\w-]+))?' command")
-_PLACE_IN_SCRIPT = re.compile(r"\s*script: (?:\w+, )?on @user_script.*|.*@user_script: \d+: ")
+_POSITION_IN_SCRIPT = re.compile(r"\s*script: (?:\w+, )?on @user_script.*|.*@user_script: \d+: ")
 _OF_A_CHANNEL = "channel"
 
 _ALL_KEYS = frozenset({"DEL", "UNLINK", "EXISTS", "WATCH"})
@@ -55,22 +55,22 @@ def explained(error: Any, words: Sequence[Word] = (), script: str | None = None)
     named = _COMMAND.search(text)
     command = "|".join(filter(None, named.groups())) if named else None
     keys = _keys(sent, words)
-    place = f"script {script}" if script and sent in ("EVAL", "EVALSHA") else sent
-    said = f"the server says: {show(_PLACE_IN_SCRIPT.sub('', text), 200)}; {PAGE}"
+    caller = f"script {script}" if script and sent in ("EVAL", "EVALSHA") else sent
+    said = f"the server says: {show(_POSITION_IN_SCRIPT.sub('', text), 200)}; {PAGE}"
     on_keys = f" on {_listed(keys)}" if keys else ""
     if command is not None:
-        by = f" in {place or 'a script'}" if in_script else ""
+        by = f" in {caller or 'a script'}" if in_script else ""
         return Forbidden(f"the user may not call {command.upper().replace('|', ' ')}{by}{on_keys}: grant +{command} ({said})")
     if _OF_A_CHANNEL in text and words:
         channel = to_text(_bytes(words[1]))
-        return Forbidden(f"the user may not {place} on channel {show(channel)}: grant &{show(channel)} ({said})")
+        return Forbidden(f"the user may not {caller} on channel {show(channel)}: grant &{show(channel)} ({said})")
     if in_script and "access" not in text:
-        return Forbidden(f"the user may not call a command of {place or 'a script'}{on_keys}: grant all that it needs ({said})")
+        return Forbidden(f"the user may not call a command of {caller or 'a script'}{on_keys}: grant all that it needs ({said})")
     if not keys:
-        return ForbiddenKey(f"the user may not use a key{f' of {place}' if place else ''}: grant its pattern ({said})")
+        return ForbiddenKey(f"the user may not use a key{f' of {caller}' if caller else ''}: grant its pattern ({said})")
     which = f"key {_listed(keys)}" if len(keys) == 1 else f"one of the keys {_listed(keys)}"
     return ForbiddenKey(
-        f"the user may not use {which} with {place}: grant ~{show(keys[0], 120)} or a pattern that fits it ({said})"
+        f"the user may not use {which} with {caller}: grant ~{show(keys[0], 120)} or a pattern that fits it ({said})"
     )
 
 

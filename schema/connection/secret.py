@@ -26,7 +26,7 @@ class Secret(redis.CredentialProvider):
     address: Address = field(repr=False)
     option: str
     """``password_env`` or ``password_file``."""
-    place: str
+    source: str
     """The variable's name, or the file's."""
 
     @classmethod
@@ -45,21 +45,23 @@ class Secret(redis.CredentialProvider):
         return (self.address.username, password) if self.address.username else (password,)
 
     def _variable(self) -> str:
-        value = os.environ.get(self.place)
+        value = os.environ.get(self.source)
         if value is None:
             raise self._missing("is not set")
         return value
 
     def _file(self) -> str:
         try:
-            return Path(self.place).read_text().rstrip("\r\n")
+            return Path(self.source).read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise self._missing(f"can't be read ({reason})") from None
 
     def _missing(self, what: str) -> UsageError:
         noun = "environment variable" if self.option == "password_env" else "file"
-        return UsageError(f"{self.address.display()}: the {noun} {self.place!r} ({self.option}) {what} on {socket.gethostname()}")
+        return UsageError(
+            f"{self.address.display()}: the {noun} {self.source!r} ({self.option}) {what} on {socket.gethostname()}"
+        )
 
 
 def credential_provider(given: Any) -> redis.CredentialProvider:

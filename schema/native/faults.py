@@ -38,7 +38,7 @@ class FaultTarget:
         self.record = self.names.job(job.id)
         self.stored: Stored = standard(job, Passthrough.of(job))
         self.worker = to_bytes(job.worker or "")
-        self.place_key: bytes = (
+        self.role_key: bytes = (
             self.names.held(job.worker or "") if self.stored.role == "held" else getattr(self.names, self.stored.role or "done")
         )
 
@@ -51,10 +51,10 @@ class FaultTarget:
         return ("HSET", self.record, name, value)
 
     def leave(self) -> Command:
-        return ("ZREM", self.place_key, self.id)
+        return ("ZREM", self.role_key, self.id)
 
 
-def _second_place(target: FaultTarget) -> Iterator[Command]:
+def _in_two_keys(target: FaultTarget) -> Iterator[Command]:
     elsewhere = target.names.scheduled if target.state is State.FAILED else target.names.dead
     yield ("ZADD", elsewhere, target.now_ms, target.id)
 
@@ -64,9 +64,9 @@ def _lease_lost(target: FaultTarget) -> Iterator[Command]:
         yield ("ZREM", target.names.consumers, target.worker)
 
 
-def _between_places(target: FaultTarget) -> Iterator[Command]:
+def _score_inexact(target: FaultTarget) -> Iterator[Command]:
     if target.is_in_queue:
-        yield ("ZADD", target.place_key, repr((target.stored.score or 0.0) + 0.5), target.id)
+        yield ("ZADD", target.role_key, repr((target.stored.score or 0.0) + 0.5), target.id)
 
 
 def _score_forgotten(target: FaultTarget) -> Iterator[Command]:
@@ -76,7 +76,7 @@ def _score_forgotten(target: FaultTarget) -> Iterator[Command]:
 
 def _overdue(target: FaultTarget) -> Iterator[Command]:
     if target.state is State.SCHEDULED:
-        yield ("ZADD", target.place_key, target.now_ms - LATE_MS - LATER_MS, target.id)
+        yield ("ZADD", target.role_key, target.now_ms - LATE_MS - LATER_MS, target.id)
 
 
 def _lapsed(target: FaultTarget) -> Iterator[Command]:
@@ -111,16 +111,16 @@ def _deliveries_lost(target: FaultTarget) -> Iterator[Command]:
 
 def _due_time_lost(target: FaultTarget) -> Iterator[Command]:
     if target.state is State.SCHEDULED:
-        yield ("ZADD", target.place_key, "inf", target.id)
+        yield ("ZADD", target.role_key, "inf", target.id)
 
 
 _FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {
     "NATIVE-1": lambda target: iter([("DEL", target.record)]),
     "NATIVE-2": lambda target: iter([target.leave()]),
-    "NATIVE-3": _second_place,
+    "NATIVE-3": _in_two_keys,
     "NATIVE-4": _lease_lost,
     "NATIVE-5": lambda target: iter([target.set("message", "cut sho")]),
-    "NATIVE-6": _between_places,
+    "NATIVE-6": _score_inexact,
     "NATIVE-7": _score_forgotten,
     "NATIVE-8": lambda target: iter([target.leave(), ("SADD", target.names.blocked, target.id)]),
     "NATIVE-9": _overdue,

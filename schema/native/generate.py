@@ -95,8 +95,8 @@ def _job(
 @cache
 def _head_parts(task: str, queue: str, priority: int) -> list[bytes]:
     """The head of such a message around the job's id: there are few, for any number of jobs."""
-    place_of_id = "<job>"
-    return codec.encode(_head(place_of_id, task, queue, priority), b"")[:-1].split(place_of_id.encode())
+    id_mark = "<job>"
+    return codec.encode(_head(id_mark, task, queue, priority), b"")[:-1].split(id_mark.encode())
 
 
 def _head(job_id: str, task: str, queue: str, priority: int) -> dict[str, Any]:

@@ -47,7 +47,7 @@ PATTERNS = (
 PREFIX_FINDER = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
 """Every queue has its meta hash; a queue that lost it may still have jobs."""
 
-PLACES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
+JOB_ROLES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
 
 WITH_TTL = frozenset({"publisher", "unique", "connection", "fanout", "cursors"})

@@ -100,9 +100,9 @@ class NativePrefilter(Prefilter):
             raise ValueError(f"{key!r} is no record")
         queue, job_id = split
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, queue, queue, values=record)]
-        for place, member, score, rank in members:
-            role = place.rpartition(b":")[2].decode()
-            facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
+        for zset, member, score, rank in members:
+            role = zset.rpartition(b":")[2].decode()
+            facts.append(Fact(FactKind.PLACE, role, zset, "zset", job_id, queue, queue, None, member, score, rank))
         return Subject(job_id, queue, tuple(facts), prefiltered=True)
 
     def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:

@@ -20,7 +20,7 @@ from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
 from .keys import is_escaped, unescape
-from .layout import PLACES, WITH_TTL, layout
+from .layout import JOB_ROLES, WITH_TTL, layout
 from .overflow import job_of
 from .record import Stored, parse_int, score_to_int
 from .routing import NO_HEADERS, queues_of
@@ -29,7 +29,7 @@ from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequenc
 
 KINDS = {
     "record": FactKind.RECORD,
-    **dict.fromkeys(PLACES, FactKind.PLACE),
+    **dict.fromkeys(JOB_ROLES, FactKind.PLACE),
     **dict.fromkeys(("needs", "unblocks", "tag", "outbox"), FactKind.NOTE),
     "stats": FactKind.COUNTER,
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
@@ -178,13 +178,13 @@ class View:
         return fact.key if fact else b""
 
     @property
-    def own_place(self) -> Fact | None:
+    def place(self) -> Fact | None:
         """Where the job stands; of several places the one from which it goes on soonest."""
-        return min(self.places, key=lambda fact: PLACES.index(fact.role), default=None)
+        return min(self.places, key=lambda fact: JOB_ROLES.index(fact.role), default=None)
 
     def stored(self, totals: Totals) -> Stored:
         """The job as it stands in Redis."""
-        place = self.own_place
+        place = self.place
         if place is None:
             return Stored(self.fields, needs=self.needs)
         lease = None
@@ -217,7 +217,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     view = view_of(subject)
     if view.record is None:
         return None
-    place = view.own_place
+    place = view.place
     position = place.index if place is not None and place.role == "waiting" else None
     return job_of(view.job_id, view.queue, view.stored(keyspace.totals), order_of(view.queue, keyspace.totals), position)
 

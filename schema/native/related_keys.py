@@ -18,17 +18,17 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     yield from known_keys(subject)
     if not subject.scope:
         return
-    keys, view, own = QueueKeys(keyspace.prefix, subject.scope), view_of(subject), to_bytes(subject.job_id)
+    keys, view, member = QueueKeys(keyspace.prefix, subject.scope), view_of(subject), to_bytes(subject.job_id)
     yield KeyRef(keys.job(subject.job_id), "hash")
     yield KeyRef(keys.needs(subject.job_id), "set")
-    for place in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
-        yield KeyRef(place, "zset", (own,))
-    yield KeyRef(keys.blocked, "set", (own,))
-    holders = {place.label for place in view.places if place.role == "held" and place.label}
+    for zset in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
+        yield KeyRef(zset, "zset", (member,))
+    yield KeyRef(keys.blocked, "set", (member,))
+    holders = {fact.label for fact in view.places if fact.role == "held" and fact.label}
     if b"consumer" in view.fields:
         holders.add(to_text(view.fields[b"consumer"]))
     for holder in holders:
-        yield KeyRef(keys.held(holder), "zset", (own,))
+        yield KeyRef(keys.held(holder), "zset", (member,))
         yield KeyRef(keys.consumers, "zset", (to_bytes(holder),))
 
 

@@ -40,8 +40,8 @@ def _keys(view: View, keyspace: Keyspace) -> QueueKeys:
 
 
 def _out_of(places: Iterable[Fact]) -> Iterator[Command]:
-    for place in places:
-        yield ("SREM" if place.role == "blocked" else "ZREM", place.key, place.member or b"")
+    for fact in places:
+        yield ("SREM" if fact.role == "blocked" else "ZREM", fact.key, fact.member or b"")
 
 
 def _to_waiting(view: View, keyspace: Keyspace) -> Iterator[Command]:
@@ -77,25 +77,25 @@ def _member_without_hash(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield from _out_of(view.places)
 
 
-def _hash_without_place(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _hash_in_no_key(view: View, keyspace: Keyspace) -> Iterator[Command]:
     if _is_deliverable(view):
         yield from _to_waiting(view, keyspace)
 
 
-def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Command]:
-    yield from _out_of(place for place in view.places if place is not view.own_place)
+def _in_two_keys(view: View, _keyspace: Keyspace) -> Iterator[Command]:
+    yield from _out_of(fact for fact in view.places if fact is not view.place)
 
 
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    for place in view.places:
-        if place.role == "held" and place.label is not None:
-            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(place.label))
+    for fact in view.places:
+        if fact.role == "held" and fact.label is not None:
+            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(fact.label))
 
 
-def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Command]:
-    for place in view.places:
-        if place.role in ("waiting", "held") and place.score is not None and abs(place.score) <= EXACT:
-            yield ("ZADD", place.key, math.floor(place.score), place.member or b"")
+def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Command]:
+    for fact in view.places:
+        if fact.role in ("waiting", "held") and fact.score is not None and abs(fact.score) <= EXACT:
+            yield ("ZADD", fact.key, math.floor(fact.score), fact.member or b"")
 
 
 def _score_forgotten(view: View, keyspace: Keyspace) -> Iterator[Command]:
@@ -104,7 +104,7 @@ def _score_forgotten(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 def _blocked_by_nothing(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("EXISTS", _keys(view, keyspace).needs(view.job_id))
-    yield from _out_of(place for place in view.places if place.role == "blocked")
+    yield from _out_of(fact for fact in view.places if fact.role == "blocked")
     if len(view.places) == 1:
         yield from _to_waiting(view, keyspace)
 
@@ -129,10 +129,10 @@ def _unique_without_holder(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-1": _member_without_hash,
-    "NATIVE-2": _hash_without_place,
-    "NATIVE-3": _two_places,
+    "NATIVE-2": _hash_in_no_key,
+    "NATIVE-3": _in_two_keys,
     "NATIVE-4": _holder_unknown,
-    "NATIVE-6": _odd_score,
+    "NATIVE-6": _score_inexact,
     "NATIVE-7": _score_forgotten,
     "NATIVE-8": _blocked_by_nothing,
     "NATIVE-19": _dead_letter_stale,

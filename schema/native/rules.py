@@ -38,27 +38,25 @@ def _violation(view: View, detail: str, key: bytes | None = None) -> Violation:
 
 def _member_without_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None:
-        for place in view.places:
-            yield _violation(view, f"stands in {place.role}, but has no hash: its message is gone", place.key)
+        for fact in view.places:
+            yield _violation(view, f"stands in {fact.role}, but has no hash: its message is gone", fact.key)
 
 
-def _hash_without_place(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def _hash_in_no_key(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and not view.places:
         yield _violation(view, "stands in no place, so nobody will ever take it")
 
 
-def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def _in_two_keys(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len(view.places) > 1:
-        keys = ", ".join(sorted(show(place.key) for place in view.places))
+        keys = ", ".join(sorted(show(fact.key) for fact in view.places))
         yield _violation(view, f"stands in {len(view.places)} places and will run more than once: {keys}")
 
 
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    for place in view.places:
-        if place.role == "held" and _lease(view, place.label, keyspace) is None:
-            yield _violation(
-                view, f"held by {show(place.label or '')}, which has no lease: nobody will ever reclaim it", place.key
-            )
+    for fact in view.places:
+        if fact.role == "held" and _lease(view, fact.label, keyspace) is None:
+            yield _violation(view, f"held by {show(fact.label or '')}, which has no lease: nobody will ever reclaim it", fact.key)
 
 
 def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -75,24 +73,24 @@ def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    for place in view.places:
-        if place.role in ("waiting", "held") and place.score is not None and score_to_int(place.score) is not None:
-            inexact = abs(place.score) > 2**53 or not place.score.is_integer()
+    for fact in view.places:
+        if fact.role in ("waiting", "held") and fact.score is not None and score_to_int(fact.score) is not None:
+            inexact = abs(fact.score) > 2**53 or not fact.score.is_integer()
             if inexact:
-                yield _violation(view, f"has the score {place.score!r}, which is no priority and sequence", place.key)
+                yield _violation(view, f"has the score {fact.score!r}, which is no priority and sequence", fact.key)
 
 
 def _score_unreadable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    for place in view.places:
-        if place.role in ("waiting", "held") and score_to_int(place.score) is None:
-            yield _violation(view, f"has the score {place.score!r}, which is none", place.key)
+    for fact in view.places:
+        if fact.role in ("waiting", "held") and score_to_int(fact.score) is None:
+            yield _violation(view, f"has the score {fact.score!r}, which is none", fact.key)
 
 
 def _score_forgotten(*roles: str) -> Check:
     """Whether a job in such a place remembers a score in waiting that can't be read."""
 
     def check(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-        own, score = view.own_place, view.fields.get(b"score")
+        own, score = view.place, view.fields.get(b"score")
         if own is not None and own.role in roles and score is not None and parse_number(score) is None:
             yield _violation(
                 view, f"remembers the score {show(score, 40)!r}; it will go ahead of all others of the middle priority"
@@ -102,7 +100,7 @@ def _score_forgotten(*roles: str) -> Check:
 
 
 def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    raw, own = view.fields.get(b"deliveries"), view.own_place
+    raw, own = view.fields.get(b"deliveries"), view.place
     if own is not None and raw is not None and parse_int(raw) is None:
         yield _violation(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
 
@@ -115,28 +113,28 @@ def _times_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    own = view.own_place
+    own = view.place
     if own is not None and own.role == "scheduled" and score_to_int(own.score) is None:
         yield _violation(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
 
 
 def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if any(place.role == "blocked" for place in view.places) and not view.needs:
+    if any(fact.role == "blocked" for fact in view.places) and not view.needs:
         yield _violation(view, "is blocked, but waits for nothing, so it never goes on")
 
 
 def _overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    for place in view.places:
-        if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
-            yield _violation(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
+    for fact in view.places:
+        if fact.role == "scheduled" and fact.score is not None and fact.score < keyspace.now_ms - LATE_MS:
+            yield _violation(view, f"was due {ago(fact.score, keyspace.now_ms)}: no consumer looks at this queue", fact.key)
 
 
 def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    for place in view.places:
-        lease = _lease(view, place.label, keyspace) if place.role == "held" else None
+    for fact in view.places:
+        lease = _lease(view, fact.label, keyspace) if fact.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
             yield _violation(
-                view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", place.key
+                view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", fact.key
             )
 
 
@@ -167,7 +165,7 @@ def forwards(view: View, keyspace: Keyspace) -> bool:
 
 
 def _outbox_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if not any(place.role == "dead" for place in view.places):
+    if not any(fact.role == "dead" for fact in view.places):
         for entry in view.outbox_entries:
             yield _violation(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", entry.key)
 
@@ -182,7 +180,7 @@ def _unique_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violatio
 
 def holds_unique(view: View, key: Fact) -> bool:
     """Whether the job holds the dedup key that names it."""
-    ended = any(place.role in ("dead", "done") for place in view.places)
+    ended = any(fact.role in ("dead", "done") for fact in view.places)
     return view.fields.get(b"unique") == to_bytes(key.label or "") and not ended
 
 
@@ -238,7 +236,7 @@ def _tokens(keyspace: Keyspace) -> Iterator[Violation]:
             yield Violation(f"{totals.sums['tokens', queue]} tokens instead of one", _keys(queue, keyspace).wake, queue)
 
 
-def _odd_keys(keyspace: Keyspace) -> Iterator[Violation]:
+def _unexpected_keys(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("odd key"):
         for key in keyspace.totals.samples["odd key", role]:
             what = "has a name that no key of ours has" if role == "nameless" else f"is no {role} key: wrong type or wrong name"
@@ -302,8 +300,8 @@ FIRST = "to run before all others of the middle priority"
 
 RULES = (
     _about_job(1, "Every id in a place has a hash", ERROR, Harm.LOST, _member_without_hash, "remove the id from the place"),
-    _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_without_place, "put the job back in waiting", True),
-    _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
+    _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_in_no_key, "put the job back in waiting", True),
+    _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _in_two_keys, "keep the first place"),
     _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
     _about_job(5, "Every job has a valid message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
@@ -317,7 +315,7 @@ RULES = (
     _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
     _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),
     _about_queues(15, "Sequences are above every one given", WARNING, Harm.LATE, _sequence_behind, "raise the sequence"),
-    _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _odd_keys, "move the key away"),
+    _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _unexpected_keys, "move the key away"),
     _about_queues(17, "Only keys of temporary queues expire", ERROR, Harm.LOST, _expiring, "PERSIST the key"),
     _about_queues(18, "Lasting queues are listed", WARNING, Harm.COSMETIC, _unregistered, "declare the queue again"),
     _about_job(

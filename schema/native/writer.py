@@ -63,16 +63,16 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job, in one cluster slot. Raises MalformedValue for one that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     stored = standard(job, passthrough) if target.generated else stored_with_overflow(job, passthrough)
-    names, places = _keys(target.prefix, job.queue)
+    names, zsets = _keys(target.prefix, job.queue)
     job_id = to_bytes(job.id)
     key = names.job(job.id)
     commands: list[Command] = []
     if not (target.generated or target.fresh):
         commands += (("DEL", key, names.needs(job.id)), ("SREM", names.blocked, job_id))
         # What goes to its own place is moved there.
-        commands += [("ZREM", at, job_id) for role, at in places.items() if role != stored.role]
+        commands += [("ZREM", at, job_id) for role, at in zsets.items() if role != stored.role]
     commands.append(("HSET", key, *chain.from_iterable(stored.fields.items())))
-    commands += _into_place(job_id, job, stored, names, places)
+    commands += _into_key(job_id, job, stored, names, zsets)
     if _holds_key(job):
         commands.append(("SET", names.unique(job.unique_key or ""), job_id, "NX"))
     return commands
@@ -90,7 +90,7 @@ def _keys(prefix: str, queue: str) -> tuple[QueueKeys, dict[str, bytes]]:
     return names, {"waiting": names.waiting, "scheduled": names.scheduled, "dead": names.dead, "done": names.done}
 
 
-def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, places: Mapping[str, bytes]) -> Iterator[Command]:
+def _into_key(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, zsets: Mapping[str, bytes]) -> Iterator[Command]:
     score = _text(stored.score)
     match stored.role:
         case "held":
@@ -103,7 +103,7 @@ def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, place
             for needed in stored.needs:
                 yield ("SADD", names.unblocks(needed), job_id)
         case _:
-            yield ("ZADD", places[stored.role or ""], score, job_id)
+            yield ("ZADD", zsets[stored.role or ""], score, job_id)
 
 
 def _text(score: float | None) -> str:

@@ -97,11 +97,11 @@ def _check(family: KeyFamily, seen: KeyspaceReading, subject: Subject, job: Job,
         is_damaged = not change.removed and not change.what.startswith("score ")
         emptied = is_damaged and now in (None, ()) and (family.name, name) not in STAND_ELSEWHERE
         assert not emptied, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, is gone, and the job goes over"
-        stands = now is None or name in FOLLOWING | COPIED or _stands(now, change.entries)
-        assert stands or named, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and is {now!r}"
+        is_found = now is None or name in FOLLOWING | COPIED or _is_found(now, change.entries)
+        assert is_found or named, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and is {now!r}"
 
 
-def _stands(value: Any, entries: list[Entry]) -> bool:
+def _is_found(value: Any, entries: list[Entry]) -> bool:
     """Whether a value is somewhere in the keys."""
     text = to_bytes(value if isinstance(value, str) else str(value))
     return any(text in entry.key or any(text in raw for raw in _texts(entry)) for entry in entries)
@@ -188,7 +188,7 @@ def test_each_number_of_a_rule_has_one_title(name: str) -> None:
     titles: dict[str, set[str]] = {}
     for rule in get_family(name).rules:
         titles.setdefault(rule.id, set()).add(rule.title)
-    assert {rule: told for rule, told in titles.items() if len(told) > 1} == {}
+    assert {rule: texts for rule, texts in titles.items() if len(texts) > 1} == {}
 
 
 @pytest.mark.parametrize("name", family_names())

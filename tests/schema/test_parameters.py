@@ -31,10 +31,10 @@ def test_what_a_family_does_not_use_is_an_error_that_lists_what_it_does(family: 
     for name in unused:
         with pytest.raises(
             AddressError, match=rf"the parameter '{name}' in the URL means nothing to family={family}; known are: "
-        ) as told:
+        ) as error:
             Address.parse(url(family, name))
         for known in sorted({*OF_CONNECTIONS, *own, "family", "prefix", "db"}):
-            assert known in str(told.value)
+            assert known in str(error.value)
     with pytest.raises(AddressError, match="unknown parameter 'colour' in the URL; known are: checksum, client_name"):
         Address.parse(url(family, "colour"))
 

@@ -43,11 +43,11 @@ def accept_both(
     prefilter: Prefilter, batch: BatchPrefilter, records: Sequence[Mapping[bytes, bytes]]
 ) -> tuple[list[AcceptedRecord | None], AcceptedColumns]:
     """What a prefilter says of each record by itself, and ``batch``, made of it, of all of them: both accept the same ones."""
-    told = [accept(prefilter, record) for record in records]
+    expected = [accept(prefilter, record) for record in records]
     found = batch.accept({name: BinaryViews.of([record.get(name) for record in records]) for name in batch.fields})
     groups = [None if at == NOT_ACCEPTED else found.groups[at] for at in found.at.tolist()]
-    assert groups == [None if accepted is None else accepted.group for accepted in told]
-    return told, found
+    assert groups == [None if accepted is None else accepted.group for accepted in expected]
+    return expected, found
 
 
 def without(records: Iterable[Mapping[bytes, bytes]], missing: Sequence[bytes | None]) -> list[Mapping[bytes, bytes]]:

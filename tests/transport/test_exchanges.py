@@ -223,7 +223,7 @@ def test_a_queue_that_was_gone_for_a_while_costs_no_more_than_before(channel, cl
         before = client.info("commandstats")
         producer.publish("x", exchange="ex", routing_key="key")
         after = client.info("commandstats")
-        return {name: told["calls"] - before.get(name, {"calls": 0})["calls"] for name, told in after.items()}
+        return {name: stats["calls"] - before.get(name, {"calls": 0})["calls"] for name, stats in after.items()}
 
     commands()
     usual = commands()

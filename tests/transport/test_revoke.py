@@ -165,8 +165,8 @@ def test_monitors_and_signal_handlers_learn_of_a_revoked_task_as_from_a_worker(a
             events = wait_for("task-revoked", 2)
     finally:
         signals.task_revoked.disconnect(note)
-    told = {(each["uuid"], each["terminated"], each["signum"], each["expired"]) for each in events}
-    assert told == {(result.id, False, None, False) for result in results}
+    revoked = {(each["uuid"], each["terminated"], each["signum"], each["expired"]) for each in events}
+    assert revoked == {(result.id, False, None, False) for result in results}
     assert sorted(heard) == sorted(
         [("known", results[0].id, [], False, None, False), (NOTE, results[1].id, ["x"], False, None, False)]
     )

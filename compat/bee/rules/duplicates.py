@@ -44,7 +44,7 @@ def head_is_an_original(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     repair="put the job into the list of its hash, or take it out of the list where it does not belong",
 )
 def is_in_its_list(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    own = view.own_list
+    own = view.unique_list
     stays = view.is_job and view.status != "canceled" and not view.is_dying
     if stays and own is not None and all(fact.label != own for fact in view.lists):
         key = layout(keyspace.prefix).key("hashes", hashed=own)

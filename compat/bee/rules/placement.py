@@ -31,15 +31,15 @@ MEMBERS = {
 book: Rulebook[View] = Rulebook(view_of)
 
 
-def own_key(view: View, keyspace: Keyspace, role: str) -> str:
+def set_key(view: View, keyspace: Keyspace, role: str) -> str:
     """The set of this role of the job's own queue, for a message."""
     return show(layout(keyspace.prefix).key(role, queue=view.queue))
 
 
 @book.about_jobs("BEE-5", "A queued job is in its queue", Severity.ERROR, Harm.LOST, repair="put the job back into its queue")
 def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    if view.status == "queued" and "queue" not in view.own:
-        yield view.violation(f"missing in {own_key(view, keyspace, 'queue')}: never handed out")
+    if view.status == "queued" and "queue" not in view.by_role:
+        yield view.violation(f"missing in {set_key(view, keyspace, 'queue')}: never handed out")
 
 
 @book.about_jobs(
@@ -52,7 +52,7 @@ def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "new" and view.is_lost:
-        detail = f"missing in {own_key(view, keyspace, 'delayed')}, and waits for nothing: it never runs"
+        detail = f"missing in {set_key(view, keyspace, 'delayed')}, and waits for nothing: it never runs"
         yield view.violation(f"{detail}; its creation or release was cut short")
 
 
@@ -66,7 +66,7 @@ def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "retried" and view.is_lost:
-        yield view.violation(f"missing in {own_key(view, keyspace, 'delayed')}: never tried again")
+        yield view.violation(f"missing in {set_key(view, keyspace, 'delayed')}: never tried again")
 
 
 @book.about_jobs(
@@ -77,8 +77,8 @@ def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     repair="let the job expire after its ttl",
 )
 def finished_expires(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    if view.status in ("completed", "failed") and "expires" not in view.own and not view.is_dying:
-        detail = f"missing in {own_key(view, keyspace, 'expires')}: it stays for ever"
+    if view.status in ("completed", "failed") and "expires" not in view.by_role and not view.is_dying:
+        detail = f"missing in {set_key(view, keyspace, 'expires')}: it stays for ever"
         yield view.violation(f"{detail}, and who waits for it may not have been told")
 
 
@@ -96,7 +96,7 @@ def ended_early_dies(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.places:
         wrong.append(f"still in {keys_of(view.places)}")
     if wrong:
-        again = ": every second the expiry of its queue starts over" if "expires" in view.own and not view.is_dying else ""
+        again = ": every second the expiry of its queue starts over" if "expires" in view.by_role and not view.is_dying else ""
         yield view.violation(f"{view.status}, but {' and '.join(wrong)}{again}")
 
 
@@ -149,7 +149,7 @@ def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     yield from _misplaced(view, ("expires",), "once it is due nothing of the queue expires any more")
     if view.status not in ("completed", "failed"):
         return
-    fact = view.own.get("expires")
+    fact = view.by_role.get("expires")
     if fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
         detail = f"should have expired {ago(fact.score or 0, keyspace.now_ms)}: expiry is stuck, or nobody serves the queue"
         yield view.violation(detail, key=fact.key, severity=Severity.WARNING)

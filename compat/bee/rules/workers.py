@@ -12,7 +12,7 @@ from ...rulebook import Rulebook
 from ..keys import layout
 from ..view import View, view_of
 from ..workers import is_alive
-from .placement import OVERDUE_MS, own_key
+from .placement import OVERDUE_MS, set_key
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -27,8 +27,8 @@ book: Rulebook[View] = Rulebook(view_of)
 def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status != "running":
         return
-    if "locks" not in view.own:
-        yield view.violation(f"missing in {own_key(view, keyspace, 'locks')}: nothing ever brings it back")
+    if "locks" not in view.by_role:
+        yield view.violation(f"missing in {set_key(view, keyspace, 'locks')}: nothing ever brings it back")
     elif all(fact.label != view.worker for fact in view.held):
         key = layout(keyspace.prefix).key("held", worker=view.worker)
         detail = f"missing in {show(key)}: its lock is not renewed, and it will be taken from a live worker"
@@ -60,7 +60,7 @@ def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     repair="if that worker is dead, any live one of the queue brings the job back within 3 minutes; or let it wait (--worker)",
 )
 def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    if view.status == "running" and "locks" in view.own and not is_alive(keyspace, view.queue, view.worker):
+    if view.status == "running" and "locks" in view.by_role and not is_alive(keyspace, view.queue, view.worker):
         yield view.violation(f"worker {show(view.worker)!r} has not been heard of for a minute")
 
 
@@ -72,7 +72,7 @@ def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     repair="start a worker of the queue: it brings the jobs back; or let them wait (--older-than or --worker)",
 )
 def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    fact = view.own.get("locks")
+    fact = view.by_role.get("locks")
     if view.status == "running" and fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
         over = ago(fact.score or 0, keyspace.now_ms)
         yield view.violation(f"its lock ran out {over}, and nobody who serves the queue has seen it", key=fact.key)

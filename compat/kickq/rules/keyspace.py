@@ -68,8 +68,8 @@ def counter_is_ahead(keyspace: Keyspace) -> Iterator[Violation]:
     given = keyspace.totals.maxima.get(("ids", ""))
     highest = keyspace.totals.maxima.get(("highest id", ""), 0)
     if highest > (given or 0) or keyspace.totals.sums["bad counter", ""]:
-        stands = "is missing" if given is None else f"stands at {given}"
+        problem = "is missing" if given is None else f"stands at {given}"
         if keyspace.totals.sums["bad counter", ""]:
-            stands = "is no number"
-        detail = f"the counter {stands}, the highest job is {highest}: new jobs will overwrite old ones"
+            problem = "is no number"
+        detail = f"the counter {problem}, the highest job is {highest}: new jobs will overwrite old ones"
         yield Violation(detail, layout(keyspace.prefix).key("ids"))

@@ -60,13 +60,13 @@ def set_has_record(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def is_in_time_index(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is None:
         return
-    place = view.times.get("time_index")
-    if place is None:
+    fact = view.times.get("time_index")
+    if fact is None:
         yield view.violation(f"missing in {show(layout(keyspace.prefix).key('time_index'))}")
-    elif view.readable and place.score is not None:
+    elif view.readable and fact.score is not None:
         created_at = as_number(view.stored.value("createTime"))
-        if created_at is not None and place.score != float(created_at):
-            yield view.violation(f"created at {created_at}, but the score is {place.score:.17g}", key=place.key)
+        if created_at is not None and fact.score != float(created_at):
+            yield view.violation(f"created at {created_at}, but the score is {fact.score:.17g}", key=fact.key)
 
 
 @book.about_jobs(
@@ -124,8 +124,8 @@ def is_scheduled_for_a_time(view: View, keyspace: Keyspace) -> Iterator[Violatio
     if "scheduled" not in view.times:
         yield from _unscheduled(view, keyspace)
     else:
-        place = view.times["scheduled"]
-        yield view.violation(f"{view.word} until {place.score!r}, which is no time: it will never run", key=place.key)
+        fact = view.times["scheduled"]
+        yield view.violation(f"{view.word} until {fact.score!r}, which is no time: it will never run", key=fact.key)
 
 
 @book.about_jobs(
@@ -215,10 +215,10 @@ def purge_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 
 def _late(view: View, keyspace: Keyspace, role: str) -> float | None:
     """By how many ms a time has passed that no scheduler will look at any more; None if one still will."""
-    place = view.times.get(role)
-    if place is None or place.score is None or place.score >= keyspace.now_ms - LOOK_MS:
+    fact = view.times.get(role)
+    if fact is None or fact.score is None or fact.score >= keyspace.now_ms - LOOK_MS:
         return None
-    return keyspace.now_ms - place.score
+    return keyspace.now_ms - fact.score
 
 
 @book.about_jobs(

@@ -253,10 +253,10 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     role = time_role(view.state)
     if role is None or role not in view.times or not view.readable:
         return
-    place, said = view.times[role], as_number(view.stored.value("scheduledFor"))
-    if said is None or place.score != float(said):
+    fact, said = view.times[role], as_number(view.stored.value("scheduledFor"))
+    if said is None or fact.score != float(said):
         written = "none" if said is None else f"{said}"
-        yield view.violation(f"the document has the time {written}, the schedule {place.score:.17g}", key=place.key)
+        yield view.violation(f"the document has the time {written}, the schedule {fact.score:.17g}", key=fact.key)
 
 
 @book.about_jobs(

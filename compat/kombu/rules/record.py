@@ -25,9 +25,9 @@ book: Rulebook[View] = Rulebook(view_of)
     refuses=True,
 )
 def is_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.fault is not None and view.own is not None:
+    if view.fault is not None and view.message_fact is not None:
         effect = "the consumer that pops it stops, and the entry is gone" if view.waiting else "whoever restores it stops"
-        yield view.violation(f"{view.fault} ({show(text_of(view.own), 60)}): {effect}")
+        yield view.violation(f"{view.fault} ({show(text_of(view.message_fact), 60)}): {effect}")
 
 
 @book.about_jobs(

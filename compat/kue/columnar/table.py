@@ -68,7 +68,7 @@ class _Reading:
     def __init__(self, ids: BinaryViews, fields: Mapping[bytes, BinaryViews], state: State) -> None:
         self._fields = fields
         self._state = state
-        self._kept: dict[bytes, tuple[Any, BinaryViews | None]] = {}
+        self._differing: dict[bytes, tuple[Any, BinaryViews | None]] = {}
         """By field: which jobs have it other than kue itself would have written it, and its texts, None if it is not there."""
         self._exact = {name: fields[name].parse_canonical_ints() for name in {*NUMBERS, *TIMES} & fields.keys()}
         self.rows = ids.parse_ints() <= LARGEST_ID
@@ -90,9 +90,9 @@ class _Reading:
     def keep(self, name: bytes, unlike: Any = None) -> None:
         """Keeps a field of some jobs (bool), or of all of them, if it is there."""
         if unlike is not None:
-            self._kept[name] = unlike, self._fields.get(name)
+            self._differing[name] = unlike, self._fields.get(name)
         elif name in self._fields:
-            self._kept[name] = np.ones(len(self.rows), bool), self._fields[name]
+            self._differing[name] = np.ones(len(self.rows), bool), self._fields[name]
 
     def read_lease(self, scores: Any) -> None:
         """Takes the moments at which leases of active jobs end from their scores in the index of that state."""
@@ -105,10 +105,10 @@ class _Reading:
     def table(self, queue: str) -> JobTable | None:
         """The jobs; None where columns can say all of none."""
         common: dict[str, Any] = {"attempts": 0, "progress": 0.0}
-        kept = {name: those for name, those in sorted(self._kept.items()) if those[0].any()}
+        differing = {name: those for name, those in sorted(self._differing.items()) if those[0].any()}
         lasting = None
-        if kept or self._state is State.ACTIVE:
-            rows, fields, has_fields = len(self.rows), *_fields(kept, len(self.rows))
+        if differing or self._state is State.ACTIVE:
+            rows, fields, has_fields = len(self.rows), *_fields(differing, len(self.rows))
             lasting = concat_rows(rows, [masked(has_fields, b'{"fields":'), fields, masked(has_fields, b"}")])
             self.columns["extra"] = _extra(fields, has_fields, WORDS[self._state] if self._state is State.ACTIVE else None)
         job = Job("", queue, queue, self._state, **{name: value for name, value in common.items() if name not in self.columns})
@@ -197,11 +197,11 @@ def _ranks(scores: Any) -> Any:
     return np.array(list(map(rank_of, different.tolist())), np.int64)[which]
 
 
-def _fields(kept: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> tuple[BinaryViews, Any]:
+def _fields(differing: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> tuple[BinaryViews, Any]:
     """The ``fields`` of each job's Passthrough, encoded; and which jobs (bool) have some. Else there is nothing."""
     parts: list[Datum] = []
     has_fields = np.zeros(jobs, bool)
-    for name, (unlike, texts) in kept.items():
+    for name, (unlike, texts) in differing.items():
         parts.append(masked(has_fields & unlike, b","))
         head = f"{json.dumps(name.decode())}:".encode()
         if texts is None:

@@ -48,7 +48,7 @@ def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     repair="add the job to the index of all jobs",
 )
 def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    if view.is_job and view.own.get("all") is None:
+    if view.is_job and view.by_role.get("all") is None:
         yield view.violation(f"missing in {index_of(view, keyspace, 'all')}: no listing shows it")
 
 
@@ -61,7 +61,7 @@ def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
-    if now is State.UNKNOWN or view.own.get("by_state") is not None:
+    if now is State.UNKNOWN or view.by_role.get("by_state") is not None:
         return
     where = index_of(view, keyspace, "by_state")
     if now is State.SCHEDULED:
@@ -81,7 +81,7 @@ def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def is_in_type(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
-    if now is State.UNKNOWN or view.own.get("by_type") is not None:
+    if now is State.UNKNOWN or view.by_role.get("by_type") is not None:
         return
     where = index_of(view, keyspace, "by_type")
     if now is State.WAITING:
@@ -124,7 +124,7 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.UNKNOWN or priority is None:
         return
     times = view.state in (State.SCHEDULED, State.ACTIVE)
-    own = [fact for role, fact in view.own.items() if not (times and role == "by_state")]
+    own = [fact for role, fact in view.by_role.items() if not (times and role == "by_state")]
     wrong = [fact for fact in own if fact.score != float(priority)]
     if wrong:
         yield view.violation(f"priority {show(view.fields[b'priority'], 40)}, but score {wrong[0].score:g} in {keys_of(wrong)}")
@@ -138,18 +138,18 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     repair="set the score to the due time",
 )
 def due_score(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    place = view.own.get("by_state")
-    if view.state is not State.SCHEDULED or place is None:
+    fact = view.by_role.get("by_state")
+    if view.state is not State.SCHEDULED or fact is None:
         return
     if Era.of(keyspace.totals) >= Era.V0_9:
         promote_at = view.int_field(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
-        if due is not None and place.score != float(due):
-            detail = f"due at {due}, but the score is {place.score:g}"
-            yield view.violation(f"{detail}: kue goes by the score", key=place.key)
-    elif place.score != parse_number(view.fields.get(b"priority")):
+        if due is not None and fact.score != float(due):
+            detail = f"due at {due}, but the score is {fact.score:g}"
+            yield view.violation(f"{detail}: kue goes by the score", key=fact.key)
+    elif fact.score != parse_number(view.fields.get(b"priority")):
         # Up to 0.8 the delay itself decides when; the score only sorts.
-        yield view.violation(f"score {place.score:g} is not the priority", key=place.key, severity=Severity.WARNING)
+        yield view.violation(f"score {fact.score:g} is not the priority", key=fact.key, severity=Severity.WARNING)
 
 
 @book.about_jobs(

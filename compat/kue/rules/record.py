@@ -133,12 +133,12 @@ def _without_priority(view: View) -> Iterator[Violation]:
     repair="run any kue process that works on a queue: it promotes the jobs",
 )
 def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    place = view.own.get("by_state")
-    if view.state is not State.SCHEDULED or place is None or place.score is None:
+    fact = view.by_role.get("by_state")
+    if view.state is not State.SCHEDULED or fact is None or fact.score is None:
         return
     due = view.due_at if Era.of(keyspace.totals) >= Era.V0_9 else due_at(view.fields)
     if due is not None and due < keyspace.now_ms - LATE_MS:
-        yield view.violation(f"due {ago(due, keyspace.now_ms)}, and nobody has promoted it", key=place.key)
+        yield view.violation(f"due {ago(due, keyspace.now_ms)}, and nobody has promoted it", key=fact.key)
 
 
 @book.about_jobs(
@@ -166,12 +166,12 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     repair="run any kue process that works on a queue: it fails the job, which may be tried again; or let it wait",
 )
 def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    place = view.own.get("by_state")
-    if view.state is not State.ACTIVE or not view.has_ttl or place is None or place.score is None:
+    fact = view.by_role.get("by_state")
+    if view.state is not State.ACTIVE or not view.has_ttl or fact is None or fact.score is None:
         return
-    if SHORTEST_LEASE <= place.score < keyspace.now_ms - LATE_MS:
-        over = ago(place.score, keyspace.now_ms)
-        yield view.violation(f"its ttl ran out {over}: the worker is dead, and nobody checks", key=place.key)
+    if SHORTEST_LEASE <= fact.score < keyspace.now_ms - LATE_MS:
+        over = ago(fact.score, keyspace.now_ms)
+        yield view.violation(f"its ttl ran out {over}: the worker is dead, and nobody checks", key=fact.key)
 
 
 @book.about_jobs(

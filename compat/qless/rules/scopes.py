@@ -90,16 +90,16 @@ def tag_is_counted(subject: Subject, keyspace: Keyspace) -> Iterator[Violation]:
 def recurring_is_whole(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     template, places = first(subject, "template"), list(subject.in_role("recur"))
     if template is None:
-        for place in places:
-            yield Violation("due to recur, but its hash is gone: each pop fails there", place.key, place.queue)
+        for fact in places:
+            yield Violation("due to recur, but its hash is gone: each pop fails there", fact.key, fact.queue)
         return
     queue = to_text(template.fields.get(b"queue", b""))
     if not places:
         yield Violation("in no zset of recurring jobs: it never recurs again", template.key, queue)
-    for place in places:
-        if place.queue != queue:
-            detail = f"recurs in queue {show(place.queue or '', 60)!r}, but its hash says {show(queue, 60)!r}"
-            yield Violation(detail, place.key, place.queue)
+    for fact in places:
+        if fact.queue != queue:
+            detail = f"recurs in queue {show(fact.queue or '', 60)!r}, but its hash says {show(queue, 60)!r}"
+            yield Violation(detail, fact.key, fact.queue)
 
 
 @about(

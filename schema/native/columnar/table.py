@@ -89,8 +89,8 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
         return None
     words += Overflow.FIELD, overflow
     keys, ids = QueueKeys(target.prefix, common.queue), table.ids
-    places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
-    zset = places[role]
+    zsets = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
+    zset = zsets[role]
     record = concat_rows(rows, [keys.job_prefix, ids])
     commands = concat_rows(rows, [b"*%d\r\n" % (2 + len(words)), resp_bulk(b"HSET"), resp_bulk(record), *map(resp_bulk, words)])
     members = concat_rows(rows, [resp_bulk(format_ints(scores)), resp_bulk(ids)])

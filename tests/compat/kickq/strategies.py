@@ -167,7 +167,7 @@ hostile_values: st.SearchStrategy[Any] = st.one_of(
         [*WORDS, "1", [], {}, [None], [[]], {"count": {}}, [{"state": [], "startTime": {}, "error": {"a": [1e300]}}]]
     ),
 )
-asides = st.one_of(
+overflows = st.one_of(
     st.binary(max_size=12),
     st.sampled_from(
         [
@@ -198,6 +198,6 @@ def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
     sound: dict[bytes, bytes] = record().value
     fields = sound if draw(st.booleans()) else {}
     fields = fields | {b"itemData": draw(documents()), b"state": draw(st.sampled_from([word.encode() for word in WORDS]))}
-    odd = st.one_of(st.binary(max_size=8), time_texts, asides)
+    odd = st.one_of(st.binary(max_size=8), time_texts, overflows)
     names = st.sampled_from([*sound, b"ferryman", b"\xff"])
     return fields | draw(st.dictionaries(names, odd, max_size=3))

@@ -76,7 +76,7 @@ waiting = st.sampled_from(["celery", "emails", "app1:celery"]).flatmap(
 
 @settings(max_examples=150)
 @given(
-    st.lists(waiting, max_size=4, unique_by=lambda told: told[:2]),
+    st.lists(waiting, max_size=4, unique_by=lambda task: task[:2]),
     st.lists(st.sampled_from(["tag-1", "tag-2"]), unique=True),
     st.booleans(),
     st.sampled_from(["", "news"]),

@@ -87,16 +87,16 @@ def test_another_separator_is_found_from_messages_and_bindings(server: Server, s
         (queue, each) for queue in ("celery", "mail", "news all") for each in PRIORITIES
     }
     for queue in ("celery", "mail", "news all"):
-        placed = sorted((job.position or 0, job.priority or 0) for job in found if job.queue == queue)
-        assert [priority for _, priority in placed] == sorted(PRIORITIES)
+        order = sorted((job.position or 0, job.priority or 0) for job in found if job.queue == queue)
+        assert [priority for _, priority in order] == sorted(PRIORITIES)
     assert audited(address(server)) == []
 
 
 def test_what_the_url_says_of_separator_and_steps_counts(server: Server) -> None:
     publish(server, sep=":", priority_steps=EVERY_STEP)
-    told = address(server, sep=":", priority_steps="0,1,2,3,4,5,6,7,8,9")
-    assert audited(told) == []
-    assert jobs(told) == jobs(address(server))
+    with_settings = address(server, sep=":", priority_steps="0,1,2,3,4,5,6,7,8,9")
+    assert audited(with_settings) == []
+    assert jobs(with_settings) == jobs(address(server))
     # And where it is wrong, that shows.
     assert "KOMBU-9" in said(address(server, sep="|"))
     assert said(address(server, sep=":", priority_steps="0,5")) == {"KOMBU-7"}

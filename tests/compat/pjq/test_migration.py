@@ -137,6 +137,6 @@ def test_a_keyspace_may_be_carried_within_its_database(server: Server) -> None:
 @each_capture
 def test_an_audit_of_a_snapshot_file_says_what_is_said_of_the_keys(case: Capture) -> None:
     outcome = ferryman("audit", f"ferryman+rdb://{case.rdb}?family=pjq", "--now", str(case.captured_at_ms), "--format", "json")
-    told = sorted((line["rule"], line["job_id"] or "", line["key"]) for line in outcome.lines() if "rule" in line)
+    printed = sorted((line["rule"], line["job_id"] or "", line["key"]) for line in outcome.lines() if "rule" in line)
     findings = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
-    assert told == sorted((each.rule, each.job_id or "", each.key) for each in findings)
+    assert printed == sorted((each.rule, each.job_id or "", each.key) for each in findings)

@@ -99,7 +99,7 @@ def test_what_qless_says_of_a_job_is_what_the_reader_says(case: Capture, job_id:
 @each_job
 def test_attempts_failures_and_leases_are_those_of_the_original(case: Capture, job_id: str) -> None:
     job, said = jobs(case)[job_id], said_of(case)[job_id]
-    failure = {name: text(told) for name, told in (said.get("failure") or {}).items()}
+    failure = {name: text(shown) for name, shown in (said.get("failure") or {}).items()}
     if isinstance(said.get("retries"), int):
         assert job.max_attempts == said["retries"] + 1
         assert (job.attempts or 0) >= said["retries"] - said["remaining"] + (job.state is State.ACTIVE)
@@ -114,17 +114,17 @@ def test_attempts_failures_and_leases_are_those_of_the_original(case: Capture, j
 @each_job
 def test_the_history_is_that_of_the_original(case: Capture, job_id: str) -> None:
     job, said = jobs(case)[job_id], said_of(case)[job_id]
-    told = [{name: text(value) for name, value in event.items()} for event in said.get("history", [])]
-    if all("what" in event for event in told):
-        assert [_readable(event) for event in job.history] == [_readable(event) for event in told]
-        assert [event["what"].encode() for event in told if _is_log(event)] == list(job.logs)
-        popped = [event["when"] for event in told if event["what"] == "popped"]
+    shown = [{name: text(value) for name, value in event.items()} for event in said.get("history", [])]
+    if all("what" in event for event in shown):
+        assert [_readable(event) for event in job.history] == [_readable(event) for event in shown]
+        assert [event["what"].encode() for event in shown if _is_log(event)] == list(job.logs)
+        popped = [event["when"] for event in shown if event["what"] == "popped"]
     else:
         # One entry for each stay in a queue: what qless makes of it when it converts the job.
-        puts = [(event.get("q", event.get("queue")), event["put"]) for event in told]
+        puts = [(event.get("q", event.get("queue")), event["put"]) for event in shown]
         assert [(event["q"], event["when"]) for event in job.history if event["what"] == "put"] == puts
-        popped = [event["popped"] for event in told if event.get("popped")]
-        done = [event["done"] for event in told if event.get("done")]
+        popped = [event["popped"] for event in shown if event.get("popped")]
+        done = [event["done"] for event in shown if event.get("done")]
         assert [event["when"] for event in job.history if event["what"] == "done"] == done
     assert (job.attempts or 0) >= len(popped)
     if job.state is not State.ACTIVE:

@@ -33,7 +33,7 @@ def pairs(findings: list[Finding]) -> set[tuple[str, str]]:
     }
 
 
-def told(case: Capture) -> set[tuple[str, str]]:
+def expected_findings(case: Capture) -> set[tuple[str, str]]:
     """What the capture's own audit found."""
     return {(each["rule"], each["id"]) for name in ("damage", "audit_notes") for each in case.expected.get(name, ())}
 
@@ -68,7 +68,7 @@ LEFT_BEHIND = {
 
 @pytest.mark.parametrize("case", captures("qless"), ids=str)
 def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
-    assert pairs(audit(case)) == told(case) | LEFT_BEHIND.get(case.name, set())
+    assert pairs(audit(case)) == expected_findings(case) | LEFT_BEHIND.get(case.name, set())
 
 
 @pytest.mark.parametrize("case", captures("qless"), ids=str)
@@ -79,8 +79,8 @@ def test_every_recurring_job_is_named_as_what_stays(case: Capture) -> None:
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     crashed = {"sched-evicted", "inf-priority", "nan-priority", "fractional-retries"}
-    told = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge", "tags-object"}), ("healthy", set())]
-    for name, refused in told:
+    cases = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge", "tags-object"}), ("healthy", set())]
+    for name, refused in cases:
         case = capture("qless", name)
         seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
         found = {

@@ -238,5 +238,5 @@ def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
     ]
     assert texts.equals(b"").tolist() == [value == b"" for value in values]
     assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
-    codes, told = texts.dictionary_encode()
-    assert [told[code] for code in codes.tolist()] == [value or b"" for value in values]
+    codes, dictionary = texts.dictionary_encode()
+    assert [dictionary[code] for code in codes.tolist()] == [value or b"" for value in values]

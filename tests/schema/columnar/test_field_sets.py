@@ -39,11 +39,11 @@ def test_records_of_the_same_names_share_a_code(step: int, way: Way, data: st.Da
 def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: list[dict[bytes, bytes]], those: set[bytes]) -> None:
     words = way([word for record in records for pair in record.items() for word in pair], [b"a"], [b"c"])
     counts, wanted = np.array([2 * len(record) for record in records], np.int64), sorted(those)
-    columns, codes, told = select_fields(counts, words, wanted)
+    columns, codes, sets = select_fields(counts, words, wanted)
     assert list(columns) == wanted
     for name, column in columns.items():
         assert column.to_list() == [record.get(name) for record in records]
-    assert [told[code] for code in codes.tolist()] == [tuple(record) for record in records]
+    assert [sets[code] for code in codes.tolist()] == [tuple(record) for record in records]
 
 
 @pytest.mark.parametrize(

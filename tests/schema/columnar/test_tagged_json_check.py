@@ -18,15 +18,15 @@ from ...support.binary_views import WAYS, Way
 names = st.sampled_from(["a", "ab", "b", "kue", "fields", "", "é", '"', *sorted(MARKS)]) | st.text(max_size=3)
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3))
-kept = st.dictionaries(names, st.dictionaries(names, values, max_size=3), max_size=2)
+extras = st.dictionaries(names, st.dictionaries(names, values, max_size=3), max_size=2)
 
 
-def told(text: bytes) -> tuple[bool, bytes]:
+def checked(text: bytes) -> tuple[bool, bytes]:
     are_plain, families = check_tagged_json(BinaryViews.of([text]))
     return bool(are_plain[0]), families[0]
 
 
-def is_kept_so(text: bytes) -> bool:
+def is_encoded_so(text: bytes) -> bool:
     """Whether the text is the one that would be kept again, of one family at most."""
     try:
         found = decode_tagged(text)
@@ -64,16 +64,16 @@ PIECES = [
 
 
 @settings(max_examples=1000)
-@given(kept, st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 3), st.booleans())
+@given(extras, st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 3), st.booleans())
 @example({"kue": {"a": {"b64": "AB=="}}}, 0, b"", 0, False)
 def test_what_is_plain_would_be_encoded_so_again(extra: dict[str, Any], at: int, put: bytes, cut: int, spoil: bool) -> None:
     text = encode_tagged(extra, ordered=True)
     if spoil:
         text = with_a_fault(text, at, put, cut)
-    is_plain, family = told(text)
+    is_plain, family = checked(text)
     event(f"plain: {is_plain}")
     if is_plain:
-        assert is_kept_so(text)
+        assert is_encoded_so(text)
         assert [family.decode()] == (list(decode_tagged(text)) or [""])
 
 
@@ -134,9 +134,9 @@ def _depth(value: Any) -> int:
     ],
 )
 def test_others_are_not(text: bytes) -> None:
-    assert not told(text)[0]
+    assert not checked(text)[0]
 
 
 def test_text_of_many_digits_is_left_to_python() -> None:
-    assert told(json.dumps({"a": {"b": 10**17}}, separators=(",", ":")).encode())[0]
-    assert not told(json.dumps({"a": {"b": 10**18}}, separators=(",", ":")).encode())[0]
+    assert checked(json.dumps({"a": {"b": 10**17}}, separators=(",", ":")).encode())[0]
+    assert not checked(json.dumps({"a": {"b": 10**18}}, separators=(",", ":")).encode())[0]

@@ -52,15 +52,15 @@ def test_names_of_records_and_logs(keys: list[bytes]) -> None:
 )
 def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=for_transfer)
-    told, found = accept_both(
+    expected, found = accept_both(
         prefilter, KueBatchPrefilter(prefilter), without([stored_as(job) | changes for job, changes in those], missing)
     )
-    for row, accepted in enumerate(told):
+    for row, accepted in enumerate(expected):
         if accepted is not None:
             assert tuple(column[row] for column in found.scores) == accepted.scores
             assert found.created_at[row] == accepted.created_at
     part = found.take(found.at != NOT_ACCEPTED)
-    assert part.created_at.tolist() == [accepted.created_at for accepted in told if accepted is not None]
+    assert part.created_at.tolist() == [accepted.created_at for accepted in expected if accepted is not None]
 
 
 @given(
