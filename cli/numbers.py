@@ -79,7 +79,7 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
         statuses = LocalEngine().queues(address, moment(address, None))
     elif address.family == DEFAULT_FAMILY:
         with open_broker(address, **_patience(address)) as broker:
-            return _asked(broker, chosen)
+            return _from_scripts(broker, chosen)
     else:
         _, statuses = count(address, **_patience(address)) or (0, [])
     return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
@@ -93,7 +93,7 @@ def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exceptio
     if address.family != DEFAULT_FAMILY or not is_brief(address):
         return look(address), {}
     with open_broker(address, **_patience(address)) as broker:
-        found = _asked(broker, ())
+        found = _from_scripts(broker, ())
         (dropped,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
     return found, {} if isinstance(dropped, Exception) else dict(dropped)  # a damaged counter hides no queue
 
@@ -102,7 +102,7 @@ def _patience(address: Address) -> dict[str, float]:
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 
-def _asked(broker: Broker, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
+def _from_scripts(broker: Broker, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
     found: dict[str, Numbers | Exception] = {}
     names = broker.queues(chosen)
     for first in range(0, len(names), CHUNK):

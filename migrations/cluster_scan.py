@@ -158,7 +158,7 @@ class Cluster:
                             yield from found
             if waiting:
                 if time.monotonic() > deadline:
-                    raise self._restless(f"slot {key_slot(waiting[0])}")
+                    raise self._still_moving(f"slot {key_slot(waiting[0])}")
                 time.sleep(PAUSE)
                 self.refresh()
 
@@ -191,7 +191,7 @@ class Cluster:
             if not moving:
                 return {slot: (name, int(described[name][EPOCH])) for slot, name in owners.items()}
             if time.monotonic() > deadline:
-                raise self._restless(f"a slot of {moving[0][0]}:{moving[0][1]}")
+                raise self._still_moving(f"a slot of {moving[0][0]}:{moving[0][1]}")
             time.sleep(PAUSE)
 
     def moved_since(self, before: Mapping[int, Owner]) -> list[int]:
@@ -221,7 +221,7 @@ class Cluster:
             nodes = to_text(pipe.ask("CLUSTER", "NODES"))
         return next(words for words in map(str.split, nodes.splitlines()) if "myself" in words[FLAGS])
 
-    def _restless(self, what: str) -> ServerError:
+    def _still_moving(self, what: str) -> ServerError:
         return ServerError(
             f"{self._address.display()}: {what} has been on the move for {REST_SECONDS:.0f} s; try again when resharding is over"
         )

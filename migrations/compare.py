@@ -1,6 +1,6 @@
 """Compare: what a verification says about one job. Pure; both engines call it.
 
-The promise is what ``decide`` gives for the job at the source; what stands is what the target's reader makes of its keys.
+What is expected is what ``decide`` gives for the job at the source; the actual job is what the target's reader makes of its keys.
 """
 
 from __future__ import annotations
@@ -19,57 +19,57 @@ BEFORE = 20
 """Characters shown of what two long values have in common, before the first in which they differ."""
 
 
-def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Difference]:
+def differences(expected: Job, actual: Job, target: KeyFamily) -> Iterator[Difference]:
     """One difference for each canonical field in which the two jobs differ."""
-    if promised == standing:
+    if expected == actual:
         return
     for name in JOB_FIELDS:
-        want, have = getattr(promised, name), getattr(standing, name)
+        want, have = getattr(expected, name), getattr(actual, name)
         if name == "extra":
             want, have = _comparable_extra(want, have, target)
         if want != have:
-            yield Difference(promised.id, promised.queue, name, *contrast(want, have))
+            yield Difference(expected.id, expected.queue, name, *contrast(want, have))
 
 
-def compare_job(promised: Job | None, refused_by: str | None, standing: Job | None, target: KeyFamily) -> Iterator[Difference]:
-    """All differences about one job. ``promised``: the one to carry, or with ``refused_by`` the one to leave."""
-    if promised is None or refused_by is not None:
-        if standing is not None:
-            yield unexpected(standing, refused_by and f"refused by {refused_by}")
-    elif standing is None:
-        yield missing(promised)
+def compare_job(expected: Job | None, refused_by: str | None, actual: Job | None, target: KeyFamily) -> Iterator[Difference]:
+    """All differences about one job. ``expected``: the one to carry, or with ``refused_by`` the one to leave."""
+    if expected is None or refused_by is not None:
+        if actual is not None:
+            yield unexpected(actual, refused_by and f"refused by {refused_by}")
+    elif actual is None:
+        yield missing(expected)
     else:
-        yield from differences(promised, standing, target)
+        yield from differences(expected, actual, target)
 
 
-Promise = tuple[Job | None, str | None]
-"""What the source promises of a job: the one to carry, or the one to leave with the rule that keeps it there."""
+Expectation = tuple[Job | None, str | None]
+"""What the source lets expect of a job: the one to carry, or the one to leave with the rule that keeps it there."""
 
 
-def compare_all(promises: Sequence[Promise], standing: Job | None, target: KeyFamily) -> tuple[int, list[Difference]]:
-    """How many of the promises about one queue and id hold, and all differences.
+def compare_all(expectations: Sequence[Expectation], actual: Job | None, target: KeyFamily) -> tuple[int, list[Difference]]:
+    """How many of the expectations about one queue and id are met, and all differences.
 
     A source may speak of one job twice, as kombu does of a message in its list and with a consumer: mostly one of the two is
     carried, and the other stays. Of two that are carried the target can have but one.
     """
-    carried = [job for job, refused_by in promises if job is not None and refused_by is None]
+    carried = [job for job, refused_by in expectations if job is not None and refused_by is None]
     if not carried:
-        job, refused_by = promises[0] if promises else (None, None)
-        return 0, list(compare_job(job, refused_by, standing, target))
-    compared = [list(compare_job(job, None, standing, target)) for job in carried]
+        job, refused_by = expectations[0] if expectations else (None, None)
+        return 0, list(compare_job(job, refused_by, actual, target))
+    compared = [list(compare_job(job, None, actual, target)) for job in carried]
     equal = [found for found in compared if not found]
     differing = [] if equal else compared[-1]
     return len(equal[:1]), [*differing, *map(missing, carried[1:])]
 
 
-def missing(promised: Job) -> Difference:
+def missing(expected: Job) -> Difference:
     """The target lacks a job that was carried."""
-    return Difference(promised.id, promised.queue, "missing", f"{promised.state} job", None)
+    return Difference(expected.id, expected.queue, "missing", f"{expected.state} job", None)
 
 
-def unexpected(standing: Job, reason: str | None = None) -> Difference:
+def unexpected(actual: Job, reason: str | None = None) -> Difference:
     """The target has a job that the source has not, or that was to stay at the source for this reason."""
-    return Difference(standing.id, standing.queue, "unexpected", reason, f"{standing.state} job")
+    return Difference(actual.id, actual.queue, "unexpected", reason, f"{actual.state} job")
 
 
 def brief(value: Any) -> str:

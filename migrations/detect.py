@@ -256,7 +256,7 @@ class _Candidate:
         self.builder = SubjectBuilder(self.family)
 
     def look(self, entry: Entry, weight: float) -> None:
-        """Judges one key."""
+        """Takes in one key."""
         if not self.covers(entry.key):
             return
         for fact in self.family.facts(entry, self.prefix):
@@ -274,7 +274,7 @@ class _Candidate:
         keyspace = Keyspace(self.family, self.prefix, now_ms, self.totals)
         keys = sum(sample.weight(key) for key in self.known)
         odd = sum(sample.weight(key) for key in self.odd - known_to_any)
-        jobs = sound = 0.0
+        jobs = with_state = 0.0
         queues = set(self.family.queues(keyspace))
         for subject in self.builder.subjects():
             job = self.family.read(subject, keyspace)
@@ -284,14 +284,14 @@ class _Candidate:
             weight = sample.weight(key) * self.cut.get(key, 1.0)
             jobs += weight
             if job.state is not State.UNKNOWN:
-                sound += weight
+                with_state += weight
                 queues.add(job.queue)
         explained = keys / (keys + odd) if keys else 0.0
         return Detected(
             self.family.name,
             self.prefix,
             self.family.version(keyspace),
-            _confidence(explained, jobs, sound),
+            _confidence(explained, jobs, with_state),
             round(explained, 4),
             round(keys),
             round(odd),
@@ -301,8 +301,8 @@ class _Candidate:
         )
 
 
-def _confidence(explained: float, jobs: float, sound: float) -> Confidence:
-    if jobs and sound < jobs / 2:
+def _confidence(explained: float, jobs: float, with_state: float) -> Confidence:
+    if jobs and with_state < jobs / 2:
         return Confidence.DOUBTFUL
     if explained >= 0.9:
         return Confidence.SURE if jobs else Confidence.LIKELY
@@ -311,12 +311,12 @@ def _confidence(explained: float, jobs: float, sound: float) -> Confidence:
 
 def _without_shadowed(candidates: Iterable[_Candidate]) -> list[_Candidate]:
     """The candidates without those of which another one knows nearly every key, and more beside: it is that other system."""
-    judged = [candidate for candidate in candidates if candidate.known]
+    non_empty = [candidate for candidate in candidates if candidate.known]
     return [
         candidate
-        for candidate in judged
+        for candidate in non_empty
         if not any(
             len(other.known) > len(candidate.known) and len(other.known & candidate.known) > 0.9 * len(candidate.known)
-            for other in judged
+            for other in non_empty
         )
     ]

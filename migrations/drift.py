@@ -58,14 +58,14 @@ PAGE = 1_000
 """Commands in one round trip."""
 EXAMPLES = 3
 
-_Part = tuple[Node | None, Span]
+_NodeSpan = tuple[Node | None, Span]
 """A part of the keys of a node; None for the one server."""
-_SAYS = attrgetter("kind", "role", "job_id", "scope", "member", "score", "label", "values")
+_CONTENT = attrgetter("kind", "role", "job_id", "scope", "member", "score", "label", "values")
 
 
 @frozen
 class Drift:
-    """What two looks at a source have told."""
+    """What two looks at a source have shown."""
 
     jobs_before: int | None = None
     """By the lengths of its indexes; None where a family's don't tell."""
@@ -116,19 +116,19 @@ class Look:
 
     jobs: int | None
     """As in Drift."""
-    spans: tuple[_Part, ...]
+    spans: tuple[_NodeSpan, ...]
     """The parts whose names are looked at."""
     owners: Mapping[int, Node] | None
     """Of a cluster's slots: who has what. When that changes, keys are elsewhere, and nothing can be said."""
     names: frozenset[bytes] = frozenset()
     """In these parts, and in those that come next to them."""
-    said: Mapping[bytes, int] = field(factory=dict)
+    digests: Mapping[bytes, int] = field(factory=dict)
     """Key -> a digest of what it says of jobs."""
     lengths: Mapping[tuple[bytes, str], int] = field(factory=dict)
     """Key and type -> how many items it has."""
-    mortal: frozenset[bytes] = frozenset()
+    expiring: frozenset[bytes] = frozenset()
     """The names of keys that will expire."""
-    silent: frozenset[bytes] = frozenset()
+    unrelated: frozenset[bytes] = frozenset()
     """The patterns of names (``pattern_of``) of which one has been seen to say nothing of jobs."""
 
 
@@ -154,9 +154,9 @@ class Watch:
             names = frozenset(self._names(nodes, wide))
             listed = list(names)
             left = nodes.ask([("PTTL", name) for name in listed])
-            mortal = frozenset(name for name, ttl_ms in zip(listed, left, strict=True) if ttl_ms >= 0)
-            said, lengths, silent = self._sample(nodes, names - mortal)
-            return Look(jobs, tuple(narrow), nodes.owners, names, said, lengths, mortal, silent)
+            expiring = frozenset(name for name, ttl_ms in zip(listed, left, strict=True) if ttl_ms >= 0)
+            digests, lengths, unrelated = self._sample(nodes, names - expiring)
+            return Look(jobs, tuple(narrow), nodes.owners, names, digests, lengths, expiring, unrelated)
 
     def since(self, before: Look | None) -> Drift | None:
         """What has changed since the first look. A source that has failed by now is no error: all of it was read."""
@@ -174,12 +174,12 @@ class Watch:
             if nodes.owners != before.owners:
                 return Drift(unseen="slots of the cluster have moved")
             names = set(self._names(nodes, before.spans))
-            added = self._speaking(nodes, names - before.names)
-            candidates = [name for name in before.names - names - before.mortal if pattern_of(name) not in before.silent]
+            added = self._about_jobs(nodes, names - before.names)
+            candidates = [name for name in before.names - names - before.expiring if pattern_of(name) not in before.unrelated]
             replies = nodes.ask([("EXISTS", name) for name in candidates])
             gone = {name for name, exists in zip(candidates, replies, strict=True) if not exists}
-            said = self._said(nodes, before.said)
-            differing = [key for key, digest in before.said.items() if said.get(key) != digest and key not in gone]
+            digests = self._digests(nodes, before.digests)
+            differing = [key for key, digest in before.digests.items() if digests.get(key) != digest and key not in gone]
             lengths = nodes.lengths(before.lengths)
             differing += [ref[0] for ref, length in before.lengths.items() if lengths.get(ref) != length]
         found = dict.fromkeys((*differing, *added, *sorted(gone)))
@@ -189,7 +189,7 @@ class Watch:
             len(before.names),
             len(added),
             len(gone),
-            len(before.said) + len(before.lengths),
+            len(before.digests) + len(before.lengths),
             len(differing),
             tuple(show(key, 60) for key in islice(found, EXAMPLES)),
         )
@@ -201,7 +201,7 @@ class Watch:
     def _nodes(self) -> contextlib.AbstractContextManager[_Nodes]:
         return _opened(self._source)
 
-    def _names(self, nodes: _Nodes, spans: Iterable[_Part]) -> Iterator[bytes]:
+    def _names(self, nodes: _Nodes, spans: Iterable[_NodeSpan]) -> Iterator[bytes]:
         globs, count, pace = self._family.globs(self._source.prefix), self._throttle.page(SCAN_COUNT), self._throttle.pace()
         for name, span in spans:
             pace.begin()
@@ -214,38 +214,42 @@ class Watch:
         self, nodes: _Nodes, names: Iterable[bytes]
     ) -> tuple[dict[bytes, int], dict[tuple[bytes, str], int], frozenset[bytes]]:
         """What some keys of every kind say; the lengths of what their jobs stand in; and the patterns of names to leave alone."""
-        said: dict[bytes, int] = {}
-        silent = set()
+        digests: dict[bytes, int] = {}
+        unrelated = set()
         builder = SubjectBuilder(self._family)
         longer: list[tuple[bytes, str]] = []
         for key, redis_type, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
             if not facts:
-                silent.add(pattern_of(key))
+                unrelated.add(pattern_of(key))
             elif is_long:
                 longer.append((key, redis_type))
             else:
-                said[key] = _digest(facts)
+                digests[key] = _digest(facts)
             for fact in facts[:TOGETHER]:
                 builder.add(fact)
         keyspace = Keyspace(self._family, self._source.prefix, 0)
         refs = (ref for subject in builder.subjects() for ref in self._family.related_keys(subject, keyspace) if ref.items)
-        containers_of_jobs = ((ref.key, ref.redis_type) for ref in refs if ref.key not in said and ref.redis_type in LENGTHS)
+        containers_of_jobs = ((ref.key, ref.redis_type) for ref in refs if ref.key not in digests and ref.redis_type in LENGTHS)
         containers = list(islice(dict.fromkeys((*longer, *containers_of_jobs)), CONTAINERS))
         left = nodes.ask([("PTTL", key) for key, _ in containers])
-        return said, nodes.lengths(each for each, ttl_ms in zip(containers, left, strict=True) if ttl_ms < 0), frozenset(silent)
+        return (
+            digests,
+            nodes.lengths(each for each, ttl_ms in zip(containers, left, strict=True) if ttl_ms < 0),
+            frozenset(unrelated),
+        )
 
-    def _said(self, nodes: _Nodes, keys: Iterable[bytes]) -> dict[bytes, int]:
+    def _digests(self, nodes: _Nodes, keys: Iterable[bytes]) -> dict[bytes, int]:
         """What these keys say now."""
         return {key: _digest(facts) for key, _, _, _, facts in self._read(nodes, keys) if facts}
 
-    def _speaking(self, nodes: _Nodes, names: Iterable[bytes]) -> list[bytes]:
-        """Those of the keys that say something of jobs, and are there to stay; of many alike some are asked."""
+    def _about_jobs(self, nodes: _Nodes, names: Iterable[bytes]) -> list[bytes]:
+        """Those of the keys that say something of jobs, and do not expire; of many alike some are read."""
         by_pattern = defaultdict(list)
         for name in names:
             by_pattern[pattern_of(name)].append(name)
         sampled = self._read(nodes, spread((name for those in by_pattern.values() for name in those), VALUES))
-        speaking = {pattern_of(key) for key, _, _, ttl_ms, facts in sampled if facts and ttl_ms is None}
-        return [name for pattern in speaking for name in by_pattern[pattern]]
+        patterns = {pattern_of(key) for key, _, _, ttl_ms, facts in sampled if facts and ttl_ms is None}
+        return [name for pattern in patterns for name in by_pattern[pattern]]
 
     def _read(self, nodes: _Nodes, keys: Iterable[bytes]) -> Iterator[tuple[bytes, str, bool, int | None, list[Fact]]]:
         """Name, type, whether it is too long to be read, time to live, and the facts about jobs, of each key that is there."""
@@ -284,7 +288,7 @@ def spread(names: Iterable[bytes], most: int) -> list[bytes]:
 
 
 def _digest(facts: Iterable[Fact]) -> int:
-    return hash(frozenset(map(_SAYS, facts)))
+    return hash(frozenset(map(_CONTENT, facts)))
 
 
 @frozen
@@ -302,10 +306,10 @@ class _Nodes:
         assert self.server is not None
         return self.server
 
-    def spans(self, throttle: Throttle) -> tuple[list[_Part], list[_Part]]:
+    def spans(self, throttle: Throttle) -> tuple[list[_NodeSpan], list[_NodeSpan]]:
         """The parts whose names are looked at, and these with those that come next."""
-        narrow: list[_Part] = []
-        wide: list[_Part] = []
+        narrow: list[_NodeSpan] = []
+        wide: list[_NodeSpan] = []
         masters = self.cluster.masters() if self.cluster is not None else [None]
         for name in masters:
             size = int(self.client(name).dbsize())

@@ -150,23 +150,23 @@ class LocalEngine:
             outcome.count(difference)
             report(difference)
 
-        promised: defaultdict[tuple[str, str], list[Decision]] = defaultdict(list)
+        expected: defaultdict[tuple[str, str], list[Decision]] = defaultdict(list)
         for decision in _decisions(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs"):
             if decision.original is not None:
                 outcome.source_jobs += 1
                 outcome.refused += decision.refused
-                promised[decision.original.queue, decision.original.id].append(decision)
-        standing = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
-        outcome.target_jobs = len(standing)
-        for place in dict.fromkeys((*promised, *standing)):
-            promises = [(decision.job, decision.refused_by) for decision in promised.get(place, ())]
-            matched, found = compare_all(promises, standing.get(place), plan.writer)
+                expected[decision.original.queue, decision.original.id].append(decision)
+        actual = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
+        outcome.target_jobs = len(actual)
+        for place in dict.fromkeys((*expected, *actual)):
+            expectations = [(decision.job, decision.refused_by) for decision in expected.get(place, ())]
+            matched, found = compare_all(expectations, actual.get(place), plan.writer)
             outcome.matched += matched
             for difference in found:
                 tell(difference)
-        orders = pop_orders(standing.values())
+        orders = pop_orders(actual.values())
         for queue, ids in pop_orders(
-            decision.job for each in promised.values() for decision in each if decision.job is not None
+            decision.job for each in expected.values() for decision in each if decision.job is not None
         ).items():
             elsewhere = order_difference(queue, ids, orders.get(queue, []))
             if elsewhere is not None:

@@ -29,20 +29,20 @@ def pop_orders(jobs: Iterable[Job]) -> dict[str, list[str]]:
     return {queue: [job_id for _, job_id in sorted(found)] for queue, found in places.items()}
 
 
-def order_difference(queue: str, promised: Sequence[str], standing: Sequence[str]) -> Difference | None:
+def order_difference(queue: str, expected: Sequence[str], actual: Sequence[str]) -> Difference | None:
     """The first job at which the pop order of a queue at the target leaves that of the source; None where they agree.
 
     Only jobs that wait on both sides are compared: what is missing is told elsewhere, and a requeued job has no order of its own.
     """
-    common = set(promised) & set(standing)
-    want = [job_id for job_id in promised if job_id in common]
-    have = [job_id for job_id in standing if job_id in common]
+    common = set(expected) & set(actual)
+    want = [job_id for job_id in expected if job_id in common]
+    have = [job_id for job_id in actual if job_id in common]
     for rank, (first, second) in enumerate(zip(want, have, strict=True)):
         if first != second:
             return swapped(queue, first, rank, have.index(first), second)
     return None
 
 
-def swapped(queue: str, job_id: str, promised: int, standing: int, instead: str) -> Difference:
-    """A job that stands at another place in the pop order than was promised, and the one that stands there instead."""
-    return Difference(job_id, queue, "order", f"place {promised}", f"place {standing}, after job {show(instead, 40)}")
+def swapped(queue: str, job_id: str, expected: int, actual: int, instead: str) -> Difference:
+    """A job that stands at another place in the pop order than was expected, and the one that stands there instead."""
+    return Difference(job_id, queue, "order", f"place {expected}", f"place {actual}, after job {show(instead, 40)}")

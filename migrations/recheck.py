@@ -186,7 +186,7 @@ class _UnverifiedJob:
         """Takes in a look at the job, None if nothing speaks of it. Returns whether another is needed."""
         if self.by_record:
             self.by_record = False
-            if subject is not None and _said(subject.of_kind(FactKind.RECORD)) == _said(self.seen.of_kind(FactKind.RECORD)):
+            if subject is not None and _content(subject.of_kind(FactKind.RECORD)) == _content(self.seen.of_kind(FactKind.RECORD)):
                 return False
             self.refs = dict.fromkeys(keyspace.family.related_keys(self.seen, keyspace))
             return bool(self.refs)
@@ -194,13 +194,13 @@ class _UnverifiedJob:
             self.findings = []
             return False
         before, self.seen = self.seen, subject
-        if _said(subject.facts) == _said(before.facts):
+        if _content(subject.facts) == _content(before.facts):
             return False  # the rules would say the same
         self.findings = list(keyspace.family.findings(subject, keyspace))
         self.constant &= {finding.rule for finding in self.findings}
         if not self.findings:
             return False
-        if _stand(subject) == _stand(before):
+        if _placement(subject) == _placement(before):
             return False
         self.refs |= dict.fromkeys(keyspace.family.related_keys(subject, keyspace))
         return True
@@ -214,17 +214,17 @@ def _name(finding: Finding) -> _Name:
     return finding.rule, finding.key, finding.queue, finding.severity
 
 
-def _said(facts: Iterable[Fact]) -> frozenset[object]:
+def _content(facts: Iterable[Fact]) -> frozenset[object]:
     """All that rules look at. The order of sorted sets is not: how many members come before one is no matter of the job's own."""
-    return frozenset((*_STAND(fact), fact.ttl_ms, fact.redis_type == "list" and fact.index) for fact in facts)
+    return frozenset((*_PLACEMENT(fact), fact.ttl_ms, fact.redis_type == "list" and fact.index) for fact in facts)
 
 
-def _stand(subject: Subject) -> frozenset[object]:
-    """Where a job stands and with what, but for how long keys have to live and what comes and goes beside it in the same keys."""
-    return frozenset(map(_STAND, subject.facts))
+def _placement(subject: Subject) -> frozenset[object]:
+    """In which keys a job is and with what, whatever their times to live and what comes and goes beside it in them."""
+    return frozenset(map(_PLACEMENT, subject.facts))
 
 
-_STAND = attrgetter("role", "key", "member", "score", "label", "values")
+_PLACEMENT = attrgetter("role", "key", "member", "score", "label", "values")
 
 
 @contextlib.contextmanager

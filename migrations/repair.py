@@ -250,7 +250,7 @@ class _Search:
         keyspace = Keyspace(family, prefix, self.now_ms, totals)
         fixes: dict[_Name, PlannedRepair] = {}
         for finding, subject in self._found(builder, keyspace):
-            commands, outcome, reason = self._mending(finding, subject, keyspace)
+            commands, outcome, reason = self._repair_for(finding, subject, keyspace)
             scope = subject.scope if subject else ""
             name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
             fixes[name] = PlannedRepair(
@@ -258,7 +258,7 @@ class _Search:
             )
         return fixes
 
-    def _mending(
+    def _repair_for(
         self, finding: Finding, subject: Subject | None, keyspace: Keyspace
     ) -> tuple[tuple[Command, ...], Outcome, str | None]:
         """What mends a finding; or why nothing does."""

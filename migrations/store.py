@@ -74,7 +74,7 @@ class ServerStore(Store):
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         with open_pipeline(self._client) as pipe:
-            return _answers(pipe, commands)
+            return _replies(pipe, commands)
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
         return probes.occupant(self._client, family, prefix)
@@ -98,7 +98,7 @@ class ClusterStore(Store):
         return self._at(fence[0].key, lambda pipe: transact(pipe, fence, commands))
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        return self._at(keys_of(commands[0])[0], lambda pipe: _answers(pipe, commands)) if commands else []
+        return self._at(keys_of(commands[0])[0], lambda pipe: _replies(pipe, commands)) if commands else []
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
         return probes.first_occupant(self._cluster.entries(family.globs(prefix)), family, prefix)
@@ -123,7 +123,7 @@ class ClusterStore(Store):
             self._owners = self._cluster.refresh()
 
 
-def _answers(pipe: PipelineConnection, commands: Iterable[Command]) -> list[Any]:
+def _replies(pipe: PipelineConnection, commands: Iterable[Command]) -> list[Any]:
     replies = pipe.call(commands)
     for reply in replies:
         if isinstance(reply, Exception):

@@ -52,8 +52,8 @@ class PositionsFile:
         if not len(queue):
             return
         queues = queue.dictionary_encode()
-        marks = np.array([crc32(each.encode()) for each in queues.dictionary.to_pylist()])[queues.indices.to_numpy()]
-        number = pa.array(marks + wanted.to_numpy() // RANGE_SIZE)
+        queue_hashes = np.array([crc32(each.encode()) for each in queues.dictionary.to_pylist()])[queues.indices.to_numpy()]
+        number = pa.array(queue_hashes + wanted.to_numpy() // RANGE_SIZE)
         self._file = self._file or ShuffleFile(self.path, SCHEMA, self._buckets)
         self._file.write(pa.RecordBatch.from_arrays([number, queue, job_id, wanted, found], schema=SCHEMA))
 
