@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +61,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             needs = {"quick"}
         for need in needs:
             item.add_marker(need)
+    items[:] = _long_ones_first(items)
+
+
+def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Files of Spark, which keep processors busy, in turn with those whose tests wait for workers; then all others.
+
+    Processes that share the tests take a file at a time, in this order: none is left alone with a long one in the end.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    busy, waiting, others = [], [], []
+    for path, tests in files.items():
+        folder = path.relative_to(Path(__file__).parent).parts[0]
+        (busy if folder == "spark" else waiting if folder in ("transport", "faults", "chaos", "around") else others).append(tests)
+    turns = chain.from_iterable(zip_longest(busy, waiting, fillvalue=[]))
+    return list(chain.from_iterable([*turns, *others]))
 
 
 def _needs(item: pytest.Item) -> Iterator[str]:
