@@ -12,23 +12,26 @@ KINDS = {".py", ".lua", ".md", ".toml"}
 HERE = Path(__file__)
 
 RETIRED = """
-    add_attached add_doubt all_vouched applied_loosely arranged Aside Asides Attached BEAT Bell can_vouch carry_table
-    CLAIMING ClusterWakes ClusterWire ColumnVoucher columnvoucher complaint Complaint concatenated Confirmation
-    confirming Crew cut_strips Deck declare_again decline echoes EVERY_LOT FAREWELL Filled Forwarder from_base64
-    Gathering Glance glance_json has_letters hash_rules hoard hoarding in_slabs index_rules Intake intake is_asked
-    is_at_work is_calm is_sound job_rules Judged Keeper keeper KeyPart keyparts keyspace_rules kombu_types
+    ACCEPTED_PART add_attached add_doubt all_stay all_vouched _answers applied_loosely arranged Aside Asides _asked
+    Attached BEAT Bell BucketFile BucketJobs can_vouch carry_table chosen_of CLAIMING ClusterWakes ClusterWire
+    ColumnVoucher columnvoucher Complaint complaint concatenated Confirmation confirming Crew crew cut_strips Deck
+    deck declare_again decline echoes EVERY_LOT FAREWELL FilePiece Filled Forwarder from_base64 Gathering Glance
+    glance_json has_letters hash_rules hoard hoarding in_slabs index_rules IndexPart Intake intake is_asked
+    is_at_work is_calm is_sound job_rules judge_all Judged Keeper keeper KeyPart keyparts keyspace_rules kombu_types
     KombuVoucher KueColumns KueVoucher Lane lane_key lane_of lane_parts Lanes lanes_of last_moment lease_lost
-    leave_behind lenient Letter Letters link_rules load_kept Lots luajson mark_of_key mark_of_names message_of
-    moment_text MOMENTS MOVING name_repairs name_rules NativeColumns NativeVoucher next_look_ms NodeName NodeWire
-    NotNow obstacles OF_NAMES of_place of_standing open_lane open_part Outline packed_check part_key PASSING Patient
-    pinned PLACE_OF place_rules plain_packs plantable PLANTABLE planted Posted POSTED_PER_MS producing read_part
-    record_rules Recount recounts restless running_down SENSELESS SEQUENCES Shipment sieve Sieve sift sifting Sifting
-    Sketch sketch skim Slab slab SLAB_BYTES slabs SoundJobs SoundRecords spoken SPOKEN_FOR Spot stand_of Standby
-    standby Standing StandingColumns stir stored_of stored_record stored_with_aside Strike strike_off Strip strips
-    survey suspects_only Tabled take_note take_stock tally_place tally_standing tally_vouched teach TELLING textjson
-    TextPart textparts TokenWakes told_of_keyspace Tracing TROUBLE turn_of turnstile uncarried Unmendable Victim vouch
-    vouched Vouched VouchedColumns Voucher voucher voucher_of vouches vouching Waiter whereabouts whole_score
-    wire_module Wires with_aside with_note worker_rules
+    leave_behind lenient Letter Letters link_rules list_names load_kept Lots luajson mark_of_key mark_of_names
+    _mending message_of moment_text MOMENTS MOVING must_speak name_repairs name_rules names_by_index NativeColumns
+    NativeVoucher next_look_ms NO_TRACE NodeName NodeWire NotNow obstacles OF_NAMES of_place of_standing open_lane
+    open_part Outline packed_check part_key PASSING Patient Picked pinned PLACE_OF place_rules plain_packs PLANTABLE
+    plantable planted positions_known Posted POSTED_PER_MS producing Promised _question read_part read_whole
+    record_rules Recount recounts _restless restless running_down _SAYS scans_of SENSELESS SEQUENCES Shipment Sieve
+    sieve sift Sifting sifting Sketch sketch skim Slab slab SLAB_BYTES slabs SoundJobs SoundRecords _speaking spoken
+    SPOKEN_FOR Spot _STAND stand_of Standby standby Standing StandingColumns stands_of stir stored_of stored_record
+    stored_with_aside Strike strike_off Strip strips survey suspects_only Tabled take_note take_stock tally_place
+    tally_standing tally_vouched teach TELLING textjson TextPart textparts TokenWakes told_of told_of_keyspace
+    TRACE_BYTES Traces Tracing TROUBLE turn_of TurnsFile Turnstile turnstile uncarried Unmendable Victim vouch
+    Vouched vouched VouchedColumns Voucher voucher voucher_of vouches vouching Waiter whereabouts WHOLE_NUMBERS
+    whole_score WholeReader wire_module Wires with_aside with_note word_column worker_rules
 """
 """Whole words, upper and lower case apart. Who needs one again for what the field means by it takes it off the list."""
 
