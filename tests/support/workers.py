@@ -36,9 +36,9 @@ class Ledger:
     server: Server
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every line so far."""
+        """Every line so far. A line that came twice was sent twice, since the reply to the first was lost with its connection."""
         with self.server.client(LEDGER_DB) as client:
-            return [json.loads(line) for line in client.lrange("ledger", 0, -1)]
+            return [json.loads(line) for line in dict.fromkeys(client.lrange("ledger", 0, -1))]
 
     def names(self, event: str) -> list[Any]:
         """The names under which an event was recorded."""
