@@ -154,7 +154,7 @@ def about_overflow(
             yield view.violation(f"what an earlier migration kept of it can't be read: {reason}")
 
 
-DAMAGED = b'{"as_of":"cut short'
+TRUNCATED = b'{"as_of":"cut short'
 """What breaks that rule."""
 
 

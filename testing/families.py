@@ -153,9 +153,9 @@ class FamilyConformance:
     def _entries(self) -> st.SearchStrategy[Entry]:
         if self.entries is not None:
             return self.entries
-        return strategies.entries(self._sound_entries(), self.family.default_prefix)
+        return strategies.entries(self._valid_entries(), self.family.default_prefix)
 
-    def _sound_entries(self) -> list[Entry]:
+    def _valid_entries(self) -> list[Entry]:
         """Keys as the family writes them, as far as plain commands tell."""
         target = Target(self.family.default_prefix, self.now_ms)
         made = (
@@ -187,7 +187,7 @@ class FamilyConformance:
         assert len(back) == len(jobs)
         for job in self.equal_jobs(jobs):
             expected = self.family.expressed(job, self.now_ms)
-            assert self._without_own(back[job.queue, job.id]) == self._without_own(expected)
+            assert self._without_own_extra(back[job.queue, job.id]) == self._without_own_extra(expected)
 
     @settings(property_of_a_keyspace, max_examples=60)
     @given(data=st.data())
@@ -223,7 +223,7 @@ class FamilyConformance:
         assert not any(_is_refused(self.family, job) for job in jobs)
         return jobs
 
-    def _without_own(self, job: Job) -> Job:
+    def _without_own_extra(self, job: Job) -> Job:
         """A job without what only the family itself knows of it, where drawn jobs are none of its own."""
         return job if self.jobs is not None else evolve(job, extra=_others(job, self.family))
 
@@ -255,9 +255,9 @@ class FamilyConformance:
         if counted is None:
             assert not is_countable(generating.address)
             return
-        by_place = Counter((job.queue, job.state) for job in jobs)
+        by_queue_and_state = Counter((job.queue, job.state) for job in jobs)
         found = {(status.queue, state): number for status in counted[1] for state, number in status.states.items() if number}
-        assert found == by_place
+        assert found == by_queue_and_state
 
     # Faults and repairs
 

@@ -100,15 +100,15 @@ def assert_found_and_mended(
     may name instead of it: a tag, a worker. Nothing is checked where the rule can be broken at none of these jobs.
     """
     made = stored.generate(jobs, seed)
-    sound = stored.finding_keys()
+    findings_before = stored.finding_keys()
     # From a drawn place on, the first job at which this rule can be broken.
     job = next((job for job in (*made[pick % jobs :], *made[: pick % jobs]) if stored.inject(rule, job)), None)
     if job is None:
         return
     broken = stored.finding_keys()
-    assert {found[0] for found in broken - sound} == {rule}
+    assert {found[0] for found in broken - findings_before} == {rule}
     about = (job.id, None, *names(job))
-    assert any(found[1] in about or found[3] == job.queue for found in broken - sound)
+    assert any(found[1] in about or found[3] == job.queue for found in broken - findings_before)
     family = stored.family
     if rule not in family.repairable or not is_mended:
         return
@@ -117,5 +117,5 @@ def assert_found_and_mended(
     own = [each for each in repairs if each.finding.job_id in about or each.finding.queue == job.queue]
     assert own
     assert {each.outcome for each in own} == {Outcome.MENDED}
-    assert stored.finding_keys() - sound == set()
+    assert stored.finding_keys() - findings_before == set()
     assert changed_keys(before, dump(stored.client)) <= named_words(repairs)

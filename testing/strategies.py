@@ -75,9 +75,9 @@ def jobs(draw: st.DrawFn, now_ms: int) -> Job:
 
 
 @st.composite
-def entries(draw: st.DrawFn, sound: Sequence[Entry], prefix: str) -> Entry:
+def entries(draw: st.DrawFn, valid: Sequence[Entry], prefix: str) -> Entry:
     """A key of a sound keyspace with a value, a type or a name that is not its own; or a key of somebody else's."""
-    own = draw(st.sampled_from(sound)) if sound else Entry(prefix.encode(), "string", b"")
+    own = draw(st.sampled_from(valid)) if valid else Entry(prefix.encode(), "string", b"")
     garbage = st.binary(max_size=12).map(lambda raw: prefix.encode() + b":" + raw)
     key = draw(st.one_of(*[st.just(own.key)] * 4, st.binary(max_size=12), garbage))
     redis_type = draw(st.sampled_from([own.redis_type] * 5 + list(TYPES)))

@@ -127,7 +127,10 @@ class DeadLetters:
 
     def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[DeadLetter, bool]]:
         """Publishes dead letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
-        messages = {letter.number: dead_letter_message(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
+        messages = {
+            dead_letter.number: dead_letter_message(queue, dead_letter, outbox, self._targets)
+            for dead_letter in outbox.dead_letters
+        }
         sendable = [message for message in messages.values() if message is not None]
         try:
             unroutable = self._sender.send(sendable)
@@ -146,7 +149,7 @@ class DeadLetters:
 
 
 def _settled(
-    letters: Iterable[DeadLetter],
+    dead_letters: Iterable[DeadLetter],
     messages: Mapping[int, OutgoingMessage | None],
     unroutable: Sequence[OutgoingMessage],
     waiting: Iterable[OutgoingMessage] = (),
@@ -154,20 +157,22 @@ def _settled(
     gone = {message.publication.id for message in unroutable}
     left = {message.publication.id for message in waiting}
     settled = []
-    for letter in letters:
-        message = messages[letter.number]
+    for dead_letter in dead_letters:
+        message = messages[dead_letter.number]
         if message is None or message.publication.id not in left:
-            settled.append((letter, message is not None and message.publication.id not in gone))
+            settled.append((dead_letter, message is not None and message.publication.id not in gone))
     return settled
 
 
-def dead_letter_message(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
+def dead_letter_message(
+    queue: str, dead_letter: DeadLetter, outbox: DeadLetterOutbox, targets: Targets
+) -> OutgoingMessage | None:
     """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
 
     Its expiration is left out, or it would expire again at once. One that comes back to a queue in which it has died, and has not
     been rejected since, goes no further, or it would go round for ever.
     """
-    job = letter.job
+    job = dead_letter.job
     try:
         found = content(job.id, queue, job.fields)
     except MalformedValue:
@@ -180,7 +185,7 @@ def dead_letter_message(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox
         "count": 1,
         "reason": to_text(job.fields.get(b"reason", b"")),
         "queue": queue,
-        "time": letter.died_at // 1000,
+        "time": dead_letter.died_at // 1000,
         "exchange": exchange,
         "routing-keys": [routing_key],
     }
@@ -190,7 +195,7 @@ def dead_letter_message(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox
     headers = with_death(found.headers, death)
     if any(is_cycle(headers["x-death"], each) for each in targets(outbox.exchange, target, found.headers)):
         return None
-    job_id = f"dead:{quote(to_bytes(queue), safe='')}-{letter.number}"
+    job_id = f"dead:{quote(to_bytes(queue), safe='')}-{dead_letter.number}"
     properties |= {"delivery_info": {**info, "exchange": outbox.exchange, "routing_key": target}, "delivery_tag": job_id}
     publication = Publication(job_id, _frame(found, headers, properties), job.priority)
     return OutgoingMessage(publication, outbox.exchange, target, is_repeated=True, headers=found.headers)

@@ -14,7 +14,7 @@ from typing import Any
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
-from ..overflow import DAMAGED, FIELD
+from ..overflow import FIELD, TRUNCATED
 from . import lua_json
 from .keys import UNFINISHED, layout
 from .record import Record
@@ -233,7 +233,7 @@ _FAULTS: Mapping[str, Callable[[BeeFaultTarget], list[Command]]] = {
     "BEE-33": _cut_history,
     "BEE-34": _ended_twice,
     "BEE-35": _due_time_lost,
-    "BEE-36": lambda target: [("HSET", target.record, FIELD, DAMAGED)],
+    "BEE-36": lambda target: [("HSET", target.record, FIELD, TRUNCATED)],
     "BEE-37": lambda target: target.sets("submitted", b"soon"),
 }
 

@@ -55,8 +55,8 @@ def _add_fields(context: BeeRepairContext) -> Iterator[Command]:
         yield ("HSET", context.record, "jid", context.id)  # the key tells it
         return
     missing = [pair for pair in USUAL.items() if pair[0] not in fields]
-    sound = fields.get(b"jid") == context.id and all(name in fields for name in (*NEEDED, b"submitted"))
-    if sound and missing:
+    is_complete = fields.get(b"jid") == context.id and all(name in fields for name in (*NEEDED, b"submitted"))
+    if is_complete and missing:
         yield ("HSET", context.record, *(text for pair in missing for text in pair))
 
 
@@ -82,8 +82,8 @@ def _queue(context: BeeRepairContext) -> Iterator[Command]:
 def _delay(context: BeeRepairContext) -> Iterator[Command]:
     last = context.view.history[-1] if context.view.history else {}
     till = lua_json.plain_number(last.get("till"))
-    sound = not wrong_options(context.view.options or {}, blocked=False)
-    if last.get("event") == "delayed" and till is not None and sound:
+    can_run = not wrong_options(context.view.options or {}, blocked=False)
+    if last.get("event") == "delayed" and till is not None and can_run:
         yield context.put_in("delayed", till)
 
 

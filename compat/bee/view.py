@@ -210,8 +210,8 @@ class View:
         """The record as the reader takes it."""
         scores = {role: self.by_role[role].score for role in SETS if role in self.by_role}
         original = None if self.original is None else self.original.state
-        sound = {role: score for role, score in scores.items() if score is not None}
-        return Record(self.fields, sound, self.needs, self.is_dying, original)
+        valid_scores = {role: score for role, score in scores.items() if score is not None}
+        return Record(self.fields, valid_scores, self.needs, self.is_dying, original)
 
     @cached_property
     def state(self) -> State:

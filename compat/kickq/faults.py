@@ -14,7 +14,7 @@ from ...schema.job import Job, State
 from ..faults import FaultTarget
 from ..members import Member, join
 from ..numbers import number_text
-from ..overflow import DAMAGED, FIELD
+from ..overflow import FIELD, TRUNCATED
 from .keys import FINISHED, counted, layout
 from .passthrough import time_role
 from .record import ITEM, as_number
@@ -188,7 +188,7 @@ _FAULTS: Mapping[str, Callable[[KickqFaultTarget], Iterator[Command]]] = {
     "KICKQ-25": lambda target: iter([target.put(createTime=0)]),
     "KICKQ-26": _other_time,
     "KICKQ-27": _limit_lost,
-    "KICKQ-28": lambda target: iter([("HSET", target.record, FIELD, DAMAGED)]),
+    "KICKQ-28": lambda target: iter([("HSET", target.record, FIELD, TRUNCATED)]),
     "KICKQ-29": lambda target: iter([target.document(createTime="soon"), target.put(createTime="soon")]),
 }
 

@@ -84,12 +84,12 @@ RUN_TRACE = re.compile(rb'"state":"(?:success|fail|ghost)","(error(?:Message)?)"
 def version(keyspace: Keyspace) -> str | None:
     """The releases that can have written the keyspace, for people; None where no job tells."""
     totals = keyspace.totals
-    traces = totals.names.get("run traces", set())
+    error_members = totals.names.get("run traces", set())
     if not totals.sums["records", ""]:
         return None
-    if "errorMessage" in traces:
+    if "errorMessage" in error_members:
         oldest = "0.0.12 to 0.2.4" if totals.sums["state members", ""] else "0.0.1 to 0.0.11"
-        return f"1.0 to 1.1, upgraded from {oldest}" if "error" in traces else oldest
-    if "error" in traces:
+        return f"1.0 to 1.1, upgraded from {oldest}" if "error" in error_members else oldest
+    if "error" in error_members:
         return "1.0 to 1.1"
     return None if totals.sums["state members", ""] else "0.0.1 to 0.0.11"

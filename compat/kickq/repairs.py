@@ -64,13 +64,13 @@ def _at(view: View, keyspace: Keyspace, role: str, time: float) -> Iterator[Comm
     yield from _rewritten(view, keyspace, "scheduledFor", time)
 
 
-def _out_of_sets(view: View, places: Iterable[Fact]) -> Iterator[Command]:
-    return (("SREM", fact.key, view.member) for fact in places)
+def _out_of_sets(view: View, facts: Iterable[Fact]) -> Iterator[Command]:
+    return (("SREM", fact.key, view.member) for fact in facts)
 
 
-def _out_of_lists(view: View, places: Iterable[Fact]) -> Iterator[Command]:
+def _out_of_lists(view: View, facts: Iterable[Fact]) -> Iterator[Command]:
     """Takes the job out of lists, as often as it stands there."""
-    return (("LREM", key, 0, view.member) for key in dict.fromkeys(fact.key for fact in places))
+    return (("LREM", key, 0, view.member) for key in dict.fromkeys(fact.key for fact in facts))
 
 
 def _out_of_schedule(view: View, *roles: str) -> Iterator[Command]:

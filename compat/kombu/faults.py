@@ -13,7 +13,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job
 from ...schema.text import to_text
 from ..faults import FaultTarget
-from ..overflow import DAMAGED
+from ..overflow import TRUNCATED
 from .keys import VISIBILITY_TIMEOUT_MS, bucket_key, layout
 from .passthrough import HEADER
 from .record import encode, encode_delivery, eta_text
@@ -114,7 +114,7 @@ _FAULTS: Mapping[str, Callable[[KombuFaultTarget], Iterator[Command]]] = {
     "KOMBU-8": _reply_left,
     "KOMBU-9": lambda target: iter([("SET", target.deadlines, "1")]),
     "KOMBU-10": lambda target: _with_header(target, eta="soon"),
-    "KOMBU-11": lambda target: _with_header(target, **{HEADER: to_text(DAMAGED)}),
+    "KOMBU-11": lambda target: _with_header(target, **{HEADER: to_text(TRUNCATED)}),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -51,9 +51,11 @@ BODIES = 512
 
 def check(settings: Settings) -> None:
     """Raises UsageError for a separator that stands in the name of a generated queue: kombu could not use it."""
-    odd = [queue for queue, _ in QUEUES if not can_be_queue(queue, settings)]
-    if odd:
-        raise UsageError(f"sep={settings.separator!r} stands in the name of a generated queue, {odd[0]!r}; choose another one")
+    unusable = [queue for queue, _ in QUEUES if not can_be_queue(queue, settings)]
+    if unusable:
+        raise UsageError(
+            f"sep={settings.separator!r} stands in the name of a generated queue, {unusable[0]!r}; choose another one"
+        )
 
 
 def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:

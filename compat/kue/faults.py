@@ -13,7 +13,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes
 from ..faults import FaultTarget
 from ..numbers import number_text
-from ..overflow import DAMAGED, FIELD
+from ..overflow import FIELD, TRUNCATED
 from .keys import LOCKS, WORDS, layout, padded
 from .record import standard
 from .repairs import TOKEN
@@ -182,7 +182,7 @@ _FAULTS: Mapping[str, Callable[[KueFaultTarget], Iterator[Command]]] = {
     "KUE-30": _touched_early,
     "KUE-31": lambda _target: iter([("SET", LOCKS[0], "held")]),
     "KUE-32": _due_time_lost,
-    "KUE-33": lambda target: iter([("HSET", target.record, FIELD, DAMAGED)]),
+    "KUE-33": lambda target: iter([("HSET", target.record, FIELD, TRUNCATED)]),
     "KUE-34": lambda target: iter([target.set(started_at="soon")]),
 }
 

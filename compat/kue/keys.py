@@ -71,14 +71,14 @@ def layout(prefix: str) -> KeyLayout:
 # How an index names a job
 
 
-class Form(StrEnum):
+class MemberFormat(StrEnum):
     """The two ways in which kue wrote a job's id as member of a zset."""
 
     PADDED = "padded"
     """Since 0.10.3: two digits for the length, a bar, the id. Byte order is then numeric order: FIFO among equal scores."""
     PLAIN = "plain"
     """Before: the id alone, so that 10 runs before 9."""
-    ODD = "odd"
+    MALFORMED = "odd"
     """Neither, though an id can be read from it: a wrong length, leading zeros."""
 
 
@@ -95,11 +95,11 @@ def member_id(member: bytes) -> str | None:
     return str(int(digits)) if digits.isdigit() and len(digits) <= 16 else None
 
 
-def form(member: str, job_id: str) -> Form:
-    """Which form a member of this job has."""
+def member_format(member: str, job_id: str) -> MemberFormat:
+    """Which format a member of this job has."""
     if member == padded(job_id):
-        return Form.PADDED
-    return Form.PLAIN if member == job_id else Form.ODD
+        return MemberFormat.PADDED
+    return MemberFormat.PLAIN if member == job_id else MemberFormat.MALFORMED
 
 
 def valid_id(job_id: str) -> bool:
@@ -163,7 +163,7 @@ class Era(IntEnum):
     @classmethod
     def of(cls, totals: Totals) -> Era:
         """The newest version that has left a trace in the keyspace, as tallied by ``reader.tally``."""
-        if totals.sums["members", Form.PADDED]:
+        if totals.sums["members", MemberFormat.PADDED]:
             return cls.V0_10_3
         if totals.sums["trace", "0.9"]:
             return cls.V0_9
@@ -171,7 +171,7 @@ class Era(IntEnum):
             return cls.V0_8
         if totals.sums["trace", "no max_attempts"]:
             return cls.V0_3
-        return cls.V0_8 if totals.sums["members", Form.PLAIN] else cls.V0_10_3
+        return cls.V0_8 if totals.sums["members", MemberFormat.PLAIN] else cls.V0_10_3
 
     @property
     def versions(self) -> str:
@@ -188,5 +188,5 @@ def version(keyspace: Keyspace) -> str | None:
     if not any(measure == "members" for measure, _ in totals.sums):
         return None
     newest = Era.of(totals)
-    upgraded = newest is Era.V0_10_3 and totals.sums["members", Form.PLAIN]
+    upgraded = newest is Era.V0_10_3 and totals.sums["members", MemberFormat.PLAIN]
     return f"{newest.versions}, upgraded from an older one" if upgraded else newest.versions

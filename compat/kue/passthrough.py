@@ -24,7 +24,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional, plain_score
-from .keys import WORDS, Form, is_borrowed
+from .keys import WORDS, MemberFormat, is_borrowed
 from .record import Record, is_readable, lost, readable, standard
 
 NAME = "kue"
@@ -54,7 +54,7 @@ class Passthrough:
             return cls(
                 state=extra.get("state"),
                 fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
-                plain=extra.get("members") == Form.PLAIN,
+                plain=extra.get("members") == MemberFormat.PLAIN,
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
                 search=_counts(extra.get("search", {})),
                 search_words=_counts(extra.get("search_words", extra.get("search", {}))),
@@ -91,7 +91,7 @@ class Passthrough:
             # Sorted: servers and commands tell the fields of a hash in different orders, which means nothing.
             extra["fields"] = {to_text(name): self.fields[name] for name in sorted(self.fields)}
         if self.plain:
-            extra["members"] = str(Form.PLAIN)
+            extra["members"] = str(MemberFormat.PLAIN)
         if self.scores:
             extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         if self.search:

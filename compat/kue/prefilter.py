@@ -16,7 +16,7 @@ from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_ints, parse_number
 from ..overflow import FIELD, why_unreadable
-from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
+from .keys import BORROWED, EARLIEST_TIME, WORDS, MemberFormat, is_borrowed, layout
 from .passthrough import decoded
 from .record import INDEXES, SHORTEST_LEASE, progress_of, state_of
 from .rules.record import LATE_MS
@@ -165,7 +165,7 @@ class KuePrefilter(Prefilter):
         found = self._layout.parse(key, "zset")
         if not members or found is None:
             return
-        totals.count("members", Form.PADDED, members)
+        totals.count("members", MemberFormat.PADDED, members)
         match found.role, found.fields.get("state"):
             case "by_type", "inactive":
                 totals.count("waiting", found.fields["queue"], members)
@@ -208,9 +208,9 @@ def _wholes(column: Sequence[bytes]) -> list[int]:
 def _padded_numbers(members: Sequence[bytes]) -> Sequence[int | None]:
     """The jobs that members name."""
     digits = [member[3:] for member in members]
-    forms = {(member[:3], len(member) - 3) for member in members}
+    heads = {(member[:3], len(member) - 3) for member in members}
     if (
-        all(0 < size <= ID_DIGITS and prefix == b"%02d|" % size for prefix, size in forms)
+        all(0 < size <= ID_DIGITS and prefix == b"%02d|" % size for prefix, size in heads)
         and b"".join(digits).isdigit()
         and b"|0" not in b" ".join(members)
     ):

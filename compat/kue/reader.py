@@ -19,7 +19,7 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_int
 from ..overflow import FIELD
-from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
+from .keys import EARLIEST_TIME, is_borrowed, layout, member_format, member_id
 from .passthrough import NAME, Passthrough, with_overflow_restored
 from .record import Record, canonical
 from .view import View, view_of
@@ -152,7 +152,7 @@ def _tally_record(fact: Fact, totals: Totals) -> None:
 
 
 def _tally_place(fact: Fact, totals: Totals) -> None:
-    totals.count("members", form(to_text(fact.member or b""), fact.job_id or ""))
+    totals.count("members", member_format(to_text(fact.member or b""), fact.job_id or ""))
     if fact.role == "by_type" and fact.label == "inactive":
         totals.count("waiting", fact.queue or "")
     elif fact.role == "by_state" and fact.label == "delayed" and (fact.score or 0) > EARLIEST_TIME:

@@ -20,7 +20,7 @@ from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ..numbers import number_text, parse_int, parse_number
 from ..rulebook import keys_of
-from .keys import STATES, WORDS, Era, Form, form, layout, padded
+from .keys import STATES, WORDS, Era, MemberFormat, layout, member_format, padded
 from .record import INDEXES, due_at, is_function
 from .view import View, view_of
 
@@ -90,10 +90,10 @@ def _token(queue: str, keyspace: Keyspace) -> Iterator[Command]:
         yield ("LPUSH", layout(keyspace.prefix).key("tokens", queue=queue), TOKEN)
 
 
-def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
+def _out_of(facts: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
     """Takes members out of indexes, with the tokens of those that seemed to wait."""
     totals = keyspace.totals
-    for fact in places:
+    for fact in facts:
         yield ("ZREM", fact.key, fact.member or b"")
         queue = fact.queue or ""
         waits = fact.role == "by_type" and fact.label == WORDS[State.WAITING]
@@ -164,12 +164,12 @@ def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Com
     """Gives a job the state that its indexes name; one that stands in none waits if the user says so."""
     if view.word is not None:
         raise Unrepairable("the state is an application's own: let the application move it on")
-    places = [fact for fact in view.places if fact.role != "all"]
-    words = {fact.label or "" for fact in places}
+    facts = [fact for fact in view.places if fact.role != "all"]
+    words = {fact.label or "" for fact in facts}
     if len(words) == 1 and to_bytes(*words) in STATES:
         yield ("HSET", _key(view, keyspace, "record"), "state", *words)
-    elif places:
-        raise Unrepairable(f"indexes name several states, or one that is not kue's: {keys_of(places)}")
+    elif facts:
+        raise Unrepairable(f"indexes name several states, or one that is not kue's: {keys_of(facts)}")
     elif not choices.requeue:
         raise Unrepairable("no index names its state; with --requeue it waits")
     else:
@@ -261,12 +261,12 @@ def _register(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("SADD", layout(keyspace.prefix).key("types"), to_bytes(view.queue))
 
 
-def _one_form(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _one_format(view: View, keyspace: Keyspace) -> Iterator[Command]:
     member = _member(view, keyspace)
     right = {fact.key for fact in view.places if fact.member == member}
     for fact in view.places:
-        found = form(to_text(fact.member or b""), view.job_id)
-        if found is not Form.ODD and fact.member == member:
+        found = member_format(to_text(fact.member or b""), view.job_id)
+        if found is not MemberFormat.MALFORMED and fact.member == member:
             continue
         if fact.key in right:
             yield from _out_of([fact], keyspace)
@@ -306,7 +306,7 @@ _OF_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "KUE-23": _completed_fully,
     "KUE-24": _log_without_job,
     "KUE-25": _register,
-    "KUE-27": _one_form,
+    "KUE-27": _one_format,
     "KUE-28": _search_without_job,
     "KUE-29": _persist,
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
-from ..overflow import DAMAGED, FIELD
+from ..overflow import FIELD, TRUNCATED
 from .keys import layout
 from .passthrough import record_for
 from .record import Record
@@ -117,7 +117,7 @@ _FAULTS: dict[tuple[str, str], Fault] = {
         ("ZADD", target.key("seen"), repr(target.now_s), GHOST),
     ],
     ("PJQ-25", "processing"): _long_silent,
-    ("PJQ-27", "any"): lambda target: [("HSET", target.record, FIELD, DAMAGED)],
+    ("PJQ-27", "any"): lambda target: [("HSET", target.record, FIELD, TRUNCATED)],
     ("PJQ-28", "processing"): lambda target: [("HSET", target.record, "started_at", "soon")],
 }
 """By rule and container of the job."""

@@ -20,7 +20,7 @@ from .payload import Members, parsed
 from .record import Record, state_of
 from .workers import is_busy, last_seen
 
-PLACES_BY_TRUST = ("dispatched", "queued", "processing", "finished", "js_leased", "js_queued", "progress", "js_progress")
+ROLES_BY_TRUST = ("dispatched", "queued", "processing", "finished", "js_leased", "js_queued", "progress", "js_progress")
 """Containers, first those whose queue is surest. The program itself puts a job into the first two; a worker's messages name the
 queue of the next two, and may name a wrong one."""
 
@@ -73,7 +73,7 @@ class View:
 
     def _queue(self) -> str:
         named = (self.members or {}).get("queue_name")
-        for role in PLACES_BY_TRUST:
+        for role in ROLES_BY_TRUST:
             queues = [fact.queue or "" for fact in self.places.get(role, ())]
             if queues:
                 return named if named in queues else queues[0]
@@ -95,7 +95,7 @@ class View:
         fact = self.record or self.stranger
         return fact.key if fact else next(iter(self.all_places())).key
 
-    def all_places(self, roles: Iterable[str] = PLACES_BY_TRUST) -> list[Fact]:
+    def all_places(self, roles: Iterable[str] = ROLES_BY_TRUST) -> list[Fact]:
         """Where it stands, in containers of these roles."""
         return [fact for role in roles for fact in self.places.get(role, ())]
 

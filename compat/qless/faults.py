@@ -13,7 +13,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..faults import FaultTarget
-from ..overflow import DAMAGED, FIELD
+from ..overflow import FIELD, TRUNCATED
 from .keys import layout, own_throttle
 from .passthrough import THROTTLED, Passthrough
 from .record import Record, priority_of, score_text, work_score
@@ -220,7 +220,7 @@ _FAULTS: Mapping[str, Callable[[QlessFaultTarget], Iterator[Command]]] = {
     "QLESS-34": _pending_lost,
     "QLESS-36": lambda target: target.lock_until(target.now_s + DAY_S),
     "QLESS-37": _time_added,
-    "QLESS-38": lambda target: iter([target.set(to_text(FIELD), DAMAGED)]),
+    "QLESS-38": lambda target: iter([target.set(to_text(FIELD), TRUNCATED)]),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -61,16 +61,16 @@ def read_field(raw: bytes) -> tuple[tuple[Event, ...], bool]:
     except MalformedValue:
         return (), False
     events: list[Event] = []
-    sound = True
+    is_valid = True
     for stay in stays:
         if isinstance(stay, list) and 1 < len(stay) <= 5:
             queue, put, popped, _done, worker = (*stay, None, None, None)[:5]
             stay = {"q": queue, "put": put, "popped": popped, "worker": worker}
         elif not isinstance(stay, dict) or not _is_time(stay.get("put")):
-            sound = False
+            is_valid = False
             continue
         events += _of_stay(stay)
-    return tuple(events), sound
+    return tuple(events), is_valid
 
 
 def _of_stay(stay: Mapping[str, Any]) -> Iterator[Event]:

@@ -146,15 +146,15 @@ class Generation(IntEnum):
     @classmethod
     def of(cls, totals: Totals) -> Generation:
         """The newest one that has left a trace."""
-        return max(_traces(totals), default=cls.UNIFIED)
+        return max(_generations_seen(totals), default=cls.UNIFIED)
 
     @classmethod
     def all_of(cls, totals: Totals) -> set[Generation]:
         """All that have left a trace which is still to be seen."""
-        return set(_traces(totals))
+        return set(_generations_seen(totals))
 
 
-def _traces(totals: Totals) -> list[Generation]:
+def _generations_seen(totals: Totals) -> list[Generation]:
     return [generation for generation in Generation if totals.sums["generation", generation.name]]
 
 

@@ -19,7 +19,7 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     Nothing for what is no job: a tag or a worker is as large as all of its jobs.
     """
     names, view, member = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
-    others = sorted({*view.dependencies, *view.answers})
+    others = sorted({*view.dependencies, *view.replies})
     if subject.scope != Scope.JOB or len(others) > MOST_DEPENDENCIES:
         return
     yield from known_keys(subject)

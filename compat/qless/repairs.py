@@ -99,9 +99,9 @@ class QlessRepairContext(RepairContext[View]):
         yield ("ZADD", self.key("workers"), "NX", score_text(self.now_s), to_bytes(worker))
 
 
-def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
+def _out_of(facts: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
     """Takes a job out of places; a group that is empty then is taken off the register."""
-    for key, role, group, member in dict.fromkeys((fact.key, fact.role, fact.label, fact.member) for fact in places):
+    for key, role, group, member in dict.fromkeys((fact.key, fact.role, fact.label, fact.member) for fact in facts):
         if role == "failed":
             yield ("LREM", key, 0, member or b"")
             if keyspace.totals.sums["listed", group or ""] <= 1:
@@ -269,9 +269,9 @@ def _tags_agree(context: QlessRepairContext) -> Iterator[Command]:
 def _dependencies(context: QlessRepairContext) -> Iterator[Command]:
     """A job that waits for one that is gone is a decision of people: nobody knows whether that had run."""
     view = context.view
-    done = [other for other, answer in view.answers.items() if answer.values[0] == b"complete" and other in view.dependencies]
-    for other, answer in view.answers.items():
-        if other in view.dependencies and answer.values[0] not in (GONE, b"complete") and answer.values[1] != b"1":
+    done = [other for other, reply in view.replies.items() if reply.values[0] == b"complete" and other in view.dependencies]
+    for other, reply in view.replies.items():
+        if other in view.dependencies and reply.values[0] not in (GONE, b"complete") and reply.values[1] != b"1":
             yield ("SADD", context.key("dependents", id=other), context.id)
     for other, fact in view.releasing_it.items():
         if other not in view.dependencies or other in done:

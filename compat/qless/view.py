@@ -54,7 +54,7 @@ class View:
     """Whose sets say that they wait for the job."""
     releasing_it: dict[str, Fact] = field(factory=dict)
     """Whose sets name the job as one that waits for them."""
-    answers: dict[str, Fact] = field(factory=dict)
+    replies: dict[str, Fact] = field(factory=dict)
     """What the jobs that it waits for say: their state word (or GONE), 1 if they will release it, and whom they wait for."""
 
     # Derived when all facts are in
@@ -112,7 +112,7 @@ class View:
             case "releases":
                 self.releasing_it[label] = fact
             case "answer":
-                self.answers[label] = fact
+                self.replies[label] = fact
             case "beats":
                 self.beats.append(fact)
             case role if role in EXCLUSIVE:

@@ -136,10 +136,10 @@ class BinaryViews:
 
     def are_json(self) -> Any:
         """Whether ``is_json`` is true of each."""
-        answers = are_plain_json(self.data, self.starts, self.sizes)
-        for index in np.flatnonzero(~answers & (self.sizes != NULL)).tolist():
-            answers[index] = is_json(self[index])
-        return answers
+        result = are_plain_json(self.data, self.starts, self.sizes)
+        for index in np.flatnonzero(~result & (self.sizes != NULL)).tolist():
+            result[index] = is_json(self[index])
+        return result
 
 
 def concat(parts: Sequence[BinaryViews], scratch: ScratchBuffer | None = None) -> BinaryViews:
@@ -269,10 +269,10 @@ def _int_between(data: Any, starts: Any, sizes: Any, before: Any, after: Any) ->
 
 @compiled
 def _equals(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
-    answers = np.empty(len(starts), np.bool_)
+    result = np.empty(len(starts), np.bool_)
     for row in range(len(starts)):
-        answers[row] = sizes[row] == len(value) and has(data, starts[row], value)
-    return answers
+        result[row] = sizes[row] == len(value) and has(data, starts[row], value)
+    return result
 
 
 @compiled

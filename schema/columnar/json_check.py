@@ -24,12 +24,12 @@ _PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)
 @compiled
 def are_plain_json(data: Any, starts: Any, sizes: Any) -> Any:
     """Whether each value (as in BinaryViews) is JSON of no unusual kind."""
-    answers = np.empty(len(starts), np.bool_)
+    result = np.empty(len(starts), np.bool_)
     stack = np.empty(DEEPEST, np.bool_)
     for row in range(len(starts)):
         end = starts[row] + sizes[row]
-        answers[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
-    return answers
+        result[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
+    return result
 
 
 @compiled

@@ -39,8 +39,8 @@ def _keys(view: View, keyspace: Keyspace) -> QueueKeys:
     return QueueKeys(keyspace.prefix, view.queue)
 
 
-def _out_of(places: Iterable[Fact]) -> Iterator[Command]:
-    for fact in places:
+def _out_of(facts: Iterable[Fact]) -> Iterator[Command]:
+    for fact in facts:
         yield ("SREM" if fact.role == "blocked" else "ZREM", fact.key, fact.member or b"")
 
 

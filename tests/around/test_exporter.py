@@ -26,12 +26,12 @@ def test_every_event_that_an_exporter_counts_arrives_with_the_name_of_its_task(s
         state = app.events.State()
         seen: Counter[str] = Counter()
 
-        def tell(event: dict[str, object]) -> None:
+        def receive(event: dict[str, object]) -> None:
             state.event(event)
             seen[str(event["type"])] += 1
 
         with app.connection() as connection:
-            receiver = app.events.Receiver(connection, handlers={"*": tell}, app=app)
+            receiver = app.events.Receiver(connection, handlers={"*": receive}, app=app)
             with receiver.consumer_context(wakeup=False) as (opened, _channel, _consumers):
                 for name in ("fine", "wrong", "again"):
                     app.send_task(f"{APPS}.{name}", ["x"] if name == "fine" else [])

@@ -32,9 +32,9 @@ def test_sentry_joins_producer_and_worker_and_names_the_broker_redis(server, led
     with worker(server, tmp_path, pool="solo", app=app_of("tracing"), watch="sentry", own=own_url(server)):
         said(server, "tracing", f"import sentry_sdk\n{program}", watch="sentry")
         lines = ledger.wait(lambda lines: {("event", f"{APPS}.wrong"), ("transaction", f"{APPS}.fine")} <= _said(lines))
-    traces = {line["name"]: line["contexts"]["trace"]["trace_id"] for line in lines if line["event"] == "transaction"}
-    assert len(set(traces.values())) == 1
-    assert traces.keys() >= {"web", f"{APPS}.fine", f"{APPS}.wrong"}
+    trace_ids = {line["name"]: line["contexts"]["trace"]["trace_id"] for line in lines if line["event"] == "transaction"}
+    assert len(set(trace_ids.values())) == 1
+    assert trace_ids.keys() >= {"web", f"{APPS}.fine", f"{APPS}.wrong"}
     (fine,) = [line for line in lines if line["event"] == "transaction" and line["name"] == f"{APPS}.fine"]
     (process,) = [span["data"] for span in fine["spans"] if span["op"] == "queue.process"]
     assert (process["messaging.system"], process["messaging.destination.name"]) == ("redis", "celery")

@@ -24,7 +24,7 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 
 TO_RUN = {State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE}
-DAMAGE = b"\x00lost"
+GARBAGE = b"\x00lost"
 
 DECIDING = {"due_at", "priority", "payload"}
 """What decides how a job that has yet to run goes on at the target: None there would mean something."""
@@ -69,9 +69,9 @@ def test_a_lost_value_is_named_or_follows_from_the_keys(client: redis.Redis, nam
     prefix = family.default_prefix
     store(client, family, prefix, family.generate(40, 5, NOW), NOW)
     keys = dump(client)
-    sound = read_keyspace(family, keys.values(), prefix, NOW)
+    original = read_keyspace(family, keys.values(), prefix, NOW)
     looked = 0
-    for change in _changes(sound, keys):
+    for change in _changes(original, keys):
         looked += 1
         seen = read_keyspace(family, change.entries, prefix, NOW)
         for subject in seen.subjects.values():
@@ -94,8 +94,8 @@ def _check(family: KeyFamily, seen: KeyspaceReading, subject: Subject, job: Job,
             lost = False  # kombu takes a priority that it can't read for none, and the list tells where the message stands
         assert not lost, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and nothing says that it is lost"
         # An infinite score in an index is a time that never comes, or came always.
-        is_damaged = not change.removed and not change.what.startswith("score ")
-        emptied = is_damaged and now in (None, ()) and (family.name, name) not in STAND_ELSEWHERE
+        is_overwritten = not change.removed and not change.what.startswith("score ")
+        emptied = is_overwritten and now in (None, ()) and (family.name, name) not in STAND_ELSEWHERE
         assert not emptied, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, is gone, and the job goes over"
         is_found = now is None or name in FOLLOWING | COPIED or _is_found(now, change.entries)
         assert is_found or named, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and is {now!r}"
@@ -119,29 +119,29 @@ def _texts(entry: Entry) -> Iterable[bytes]:
     return entry.value
 
 
-def _changes(sound: KeyspaceReading, keys: Mapping[bytes, Entry]) -> Iterator[Change]:
+def _changes(original: KeyspaceReading, keys: Mapping[bytes, Entry]) -> Iterator[Change]:
     """One change of each kind, at one job of each state."""
     seen: set[State] = set()
-    family = sound.keyspace.family
-    for subject in sound.subjects.values():
-        job = family.read(subject, sound.keyspace)
+    family = original.keyspace.family
+    for subject in original.subjects.values():
+        job = family.read(subject, original.keyspace)
         if job is None or job.state in seen:
             continue
         seen.add(job.state)
         for key in dict.fromkeys(fact.key for fact in subject.facts if fact.key in keys):
-            for what, removed, entry in _damaged(keys[key], subject):
+            for what, removed, entry in _damaged_entries(keys[key], subject):
                 rest = [other for other in keys.values() if other.key != key]
                 yield Change(what, job, removed, rest if entry is None else [*rest, entry])
 
 
-def _damaged(entry: Entry, subject: Subject) -> Iterator[tuple[str, bool, Entry | None]]:
+def _damaged_entries(entry: Entry, subject: Subject) -> Iterator[tuple[str, bool, Entry | None]]:
     """A key with one value less, or with a damaged one: what was done, whether it is gone, and the key."""
     match entry.redis_type:
         case "hash" if not any(fact.key == entry.key and fact.role == "unacked" for fact in subject.facts):
             for name, raw in entry.value.items():
                 without = {other: text for other, text in entry.value.items() if other != name}
                 yield f"field {name!r}", True, evolve(entry, value=without) if without else None
-                yield f"damaged field {name!r}", False, evolve(entry, value={**without, name: DAMAGE})
+                yield f"damaged field {name!r}", False, evolve(entry, value={**without, name: GARBAGE})
                 for what, removed, text in _documents(raw):
                     yield f"{what} in {name!r}", removed, evolve(entry, value={**without, name: text})
         case "zset":

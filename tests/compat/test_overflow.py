@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
-from ferryman.compat.overflow import DAMAGED, FIELD, Overflow, decode_tagged, encode_tagged, why_unreadable
+from ferryman.compat.overflow import FIELD, TRUNCATED, Overflow, decode_tagged, encode_tagged, why_unreadable
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Active, Plan
 from ferryman.schema.connection.address import Address
@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 
 from ..support.mending import NOW
 from ..support.servers import Server
-from ..support.strategies import kept_values, lines
+from ..support.strategies import extra_values, lines
 from .kue.strategies import jobs
 
 BARE = Job(id="1", queue="q", name="q", state=State.WAITING)
 
 
-@given(st.dictionaries(lines, kept_values, max_size=4))
+@given(st.dictionaries(lines, extra_values, max_size=4))
 def test_any_values_come_back_exactly(values: dict[str, Any]) -> None:
     assert decode_tagged(encode_tagged(values)) == values
 
@@ -46,7 +46,7 @@ def test_a_job_gets_back_what_had_overflowed(job: Job) -> None:
     assert overflow is not None
     again = Overflow.decode(overflow.encode()).restored(poorer, "", b"5")
     assert all(getattr(again, name) == getattr(job, name) for name in names)
-    assert again.extra == {**{name: kept for name, kept in job.extra.items() if name != "kue"}, "kue": {}}
+    assert again.extra == {**{name: value for name, value in job.extra.items() if name != "kue"}, "kue": {}}
 
 
 def test_nothing_overflows_of_a_job_that_lacks_nothing() -> None:
@@ -106,7 +106,7 @@ def test_any_bytes_are_refused_by_one_error(raw: bytes) -> None:
 OURS = Overflow({"tags": ("a",)}, {"qless": {"x": 1}}, b"5").encode()
 
 
-@pytest.mark.parametrize("raw", [OURS[:-1], OURS[:12], OURS.replace(b'["a"]', b'"a"'), OURS + b"}", DAMAGED])
+@pytest.mark.parametrize("raw", [OURS[:-1], OURS[:12], OURS.replace(b'["a"]', b'"a"'), OURS + b"}", TRUNCATED])
 def test_text_that_was_ours_and_is_damaged_is_told(raw: bytes) -> None:
     assert why_unreadable(OURS) is None
     assert why_unreadable(raw)

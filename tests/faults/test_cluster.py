@@ -253,7 +253,7 @@ def test_a_killed_master_under_load_is_replaced_and_nothing_replicated_is_lost(n
             wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
         master.kill()
         last_in_doubt = len(load.published)  # the master may have answered for it, and told no replica
-        nodes.wait_until_sound()
+        nodes.wait_until_healthy()
         load.wait_for_more()
         load.stop()
         replicated = load.published[:first_in_doubt] + load.published[last_in_doubt + 1 :]

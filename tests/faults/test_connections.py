@@ -66,7 +66,7 @@ def test_a_consumer_on_a_half_open_connection_gets_an_error_and_the_message_with
         with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=received.append):
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.2)
-            between.silence()
+            between.stall()
             begun = time.monotonic()
             with pytest.raises(connection.connection_errors):
                 connection.drain_events(timeout=60)
@@ -85,7 +85,7 @@ def test_a_subscriber_on_a_half_open_connection_gets_what_was_broadcast_meanwhil
         with connection.channel() as channel, Consumer(channel, [news], on_message=lambda m: received.append(m.payload)):
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.2)
-            between.silence()
+            between.stall()
             with Connection(server.url()) as direct, direct.channel() as other:
                 Producer(other).publish("in the gap", exchange=news.exchange, declare=[news.exchange])
             with pytest.raises(connection.connection_errors):
@@ -100,7 +100,7 @@ def test_publishing_on_a_half_open_connection_is_repeated_on_a_new_one(server):
     with proxy(server) as between, Connection(between.url(socket_timeout=PATIENCE)) as connection:
         producer = Producer(connection)
         producer.publish("first", routing_key="q")
-        between.silence()
+        between.stall()
         producer.publish("second", routing_key="q", retry=True, retry_policy={"max_retries": 3, "interval_start": 0})
         with Connection(server.url()) as direct, direct.channel() as channel:
             assert channel.queue_declare("q", passive=True).message_count == 2
@@ -114,7 +114,7 @@ def test_a_worker_on_half_open_connections_comes_back_and_answers(server, ledger
     ):
         send(server, [(NOTE, ["before"], {})])
         ledger.wait_for("run", 1)
-        between.silence()
+        between.stall()
         send(server, [(NOTE, ["after"], {})])
         ledger.wait_for("run", 2, RECOVERY)
         ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")

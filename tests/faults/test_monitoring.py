@@ -147,7 +147,7 @@ def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client
     for page in pages:
         queue = page["name"]
         keys = {name.removeprefix(f"{{{queue}}}:"): value for name, value in scan.items() if name.startswith(f"{{{queue}}}:")}
-        waiting, scheduled, dead = (keys.get(place, {}) for place in ("waiting", "scheduled", "dead"))
+        waiting, scheduled, dead = (keys.get(role, {}) for role in ("waiting", "scheduled", "dead"))
         held = sum(len(value) for name, value in keys.items() if name.startswith("held:"))
         priorities = Counter(str(int(score // RANK_STEP)) for score in waiting.values()) or Counter({"": 0})
         expected = {("waiting", priority): number for priority, number in priorities.items()}

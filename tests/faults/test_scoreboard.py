@@ -218,11 +218,11 @@ def test_publishing_to_a_frozen_server_is_an_error_within_five_seconds(kind, bro
             try:
                 publisher.wait(8)
             except subprocess.TimeoutExpired:
-                answer = "none"
+                outcome = "none"
             else:
-                answer = publisher.stdout.readline().partition(" ")[0]
+                outcome = publisher.stdout.readline().partition(" ")[0]
             end(publisher)
-    assert answer == of(broker, ferryman="refused", redis="none")
+    assert outcome == of(broker, ferryman="refused", redis="none")
 
 
 def test_a_queue_added_while_a_consumer_waits_is_served_before_the_wait_is_over(broker, server):
@@ -300,10 +300,10 @@ def test_a_task_without_a_route_is_no_silent_loss(broker, connection):
         try:
             Producer(channel).publish([[], {}, {}], exchange="ex", routing_key="another", headers={"task": "add", "id": "1"})
         except InconsistencyError as error:
-            answer: object = type(error).__name__
+            outcome: object = type(error).__name__
         else:
-            answer = None
-    assert answer == of(broker, ferryman="NoRoute", redis=None)
+            outcome = None
+    assert outcome == of(broker, ferryman="NoRoute", redis=None)
 
 
 # What queues promise
@@ -329,15 +329,15 @@ def test_a_queue_is_no_longer_than_it_was_declared_to_be(broker, connection):
 
 
 def test_a_rejected_message_goes_to_the_dead_letter_exchange(broker, connection):
-    letters = Queue("letters", Exchange("dlx", "fanout"))
+    dead_letters = Queue("letters", Exchange("dlx", "fanout"))
     arguments = {"x-dead-letter-exchange": "dlx"}
     with connection.channel() as channel:
-        letters(channel).declare()
+        dead_letters(channel).declare()
         Queue("q", queue_arguments=arguments)(channel).declare()
         publish(connection, ["rejected"])
         message = channel.basic_get("q")
         message.reject()
-    assert drain(connection, [letters], 1, seconds=1) == of(broker, ferryman=["rejected"], redis=[])
+    assert drain(connection, [dead_letters], 1, seconds=1) == of(broker, ferryman=["rejected"], redis=[])
 
 
 def test_priority_0_runs_first_as_on_redis(broker, connection):

@@ -161,7 +161,7 @@ def test_a_node_that_does_not_answer_is_named(empty: Cluster, number: int) -> No
     empty.say(heir, "CONFIG", "SET", "cluster-replica-no-failover", "yes")
     with silent.frozen(), pytest.raises(ServerError, match=message):
         next(LocalEngine().jobs(address(empty, socket_timeout="0.5"), 0))
-    empty.wait_until_sound()
+    empty.wait_until_healthy()
 
 
 def test_keys_are_read_where_they_are_even_if_the_map_is_old(empty: Cluster) -> None:

@@ -214,7 +214,7 @@ def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(long_source: 
             error = migration.communicate()[1]
         assert (migration.returncode, f"127.0.0.1:{dead.server.port}" in error) == (3, True), error
         wait_until(lambda: nodes.owner(slot) is not dead, 60)
-        nodes.wait_until_sound()
+        nodes.wait_until_healthy()
         assert ferryman("migrate", long_source, nodes.url(), "--resume").status == 0
         assert ferryman("verify", long_source, nodes.url()).status == 0
         stored = everything(nodes)

@@ -207,7 +207,7 @@ class NativeQueue(RuleBasedStateMachine):
         self.model.promote(self.now)
         self.model.expire_first(self.now)
         assert outbox is not None
-        assert [letter.job.id for letter in outbox.dead_letters] == self.model.outbox[: len(arrived)]
+        assert [dead_letter.job.id for dead_letter in outbox.dead_letters] == self.model.outbox[: len(arrived)]
         forwarded = list(zip(outbox.dead_letters, arrived, strict=False))
         ended = self.send(self.scripts.forwarded(QUEUE, forwarded, now=self.now))
         assert ended == self.model.forward(arrived[: len(forwarded)])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from hiredis import Reader
 
-Answer = Callable[[list[bytes]], bytes]
+Reply = Callable[[list[bytes]], bytes]
 """The reply to a command, as it goes over the wire."""
 
 
@@ -29,8 +29,8 @@ def page(cursor: int, *keys: str) -> bytes:
 
 
 @contextlib.contextmanager
-def fake_server(answers: dict[str, bytes | Answer], otherwise: bytes = b"-ERR unknown command\r\n") -> Iterator[int]:
-    """Runs the server for the length of the block, and gives its port. ``answers``: by the command's name, in capitals."""
+def fake_server(replies: dict[str, bytes | Reply], otherwise: bytes = b"-ERR unknown command\r\n") -> Iterator[int]:
+    """Runs the server for the length of the block, and gives its port. ``replies``: by the command's name, in capitals."""
 
     class Client(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -38,8 +38,8 @@ def fake_server(answers: dict[str, bytes | Answer], otherwise: bytes = b"-ERR un
             while data := self.request.recv(1 << 16):
                 reader.feed(data)
                 while isinstance(command := reader.gets(), list):
-                    answer = answers.get(command[0].decode().upper(), otherwise)
-                    self.request.sendall(answer(command) if callable(answer) else answer)
+                    reply = replies.get(command[0].decode().upper(), otherwise)
+                    self.request.sendall(reply(command) if callable(reply) else reply)
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True

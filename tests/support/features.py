@@ -120,7 +120,7 @@ def is_in_overflow(name: str, entries: Mapping[bytes, Any]) -> bool:
 def order_is_kept(family: KeyFamily, client: redis.Redis) -> bool:
     """Whether jobs of equal priority wait in the order of their places, whatever their ids and the order of writing."""
     client.flushdb()
-    jobs = [evolve(PLAIN, id=job_id, position=place, rank=0) for job_id, place in (("9", 1), ("12", 0), ("3", 2))]
+    jobs = [evolve(PLAIN, id=job_id, position=position, rank=0) for job_id, position in (("9", 1), ("12", 0), ("3", 2))]
     store(client, family, family.default_prefix, jobs, NOW)
     seen = read_keyspace(family, dump(client).values(), family.default_prefix, NOW)
     found = [family.read(subject, seen.keyspace) for subject in seen.subjects.values()]

@@ -86,7 +86,7 @@ class Gate:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._ends += (client, server)
             link = _Link(self, client, server)
-            for pump in (link.forward, link.answer):
+            for pump in (link.forward, link.backward):
                 threading.Thread(target=_guarded, args=(pump, client, server), daemon=True).start()
 
     def _asked_for(self, transaction: bytes, number: int) -> Hold | None:
@@ -138,7 +138,7 @@ class _Link:
         else:
             hold.stop()
 
-    def answer(self) -> None:
+    def backward(self) -> None:
         while data := self.server.recv(65536):
             # MULTI and what follows is answered as it comes; the client waits for all of it.
             if self.awaiting is not None and b"*" in data:

@@ -38,9 +38,9 @@ def partial_server(server: Server, refusals: Mapping[str, str]) -> Iterator[Part
                     data += more
                     while (end := end_of(data)) is not None:
                         command, data = data[:end], data[end:]
-                        self.request.sendall(self._answer(real, command))
+                        self.request.sendall(self._reply(real, command))
 
-        def _answer(self, real: socket.socket, command: bytes) -> bytes:
+        def _reply(self, real: socket.socket, command: bytes) -> bytes:
             name = command.split(b"\r\n", 3)[2].decode().upper()
             if name in refusals:
                 return b"-%s\r\n" % refusals[name].encode()

@@ -109,7 +109,7 @@ class Proxy:
         with self._lock:
             self._cut, self.has_cut, self.commands, self.round_trips = where, False, 0, 0
 
-    def silence(self) -> None:
+    def stall(self) -> None:
         """From now on nothing passes on the connections that are open, and nobody is told: half-open connections."""
         for link in self._links:
             link.silent = True
@@ -138,7 +138,7 @@ class Proxy:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(client, server, silent=self.swallows)
             self._links.append(link)
-            for pump in (self._forward, self._answer):
+            for pump in (self._forward, self._backward):
                 threading.Thread(target=_guarded, args=(pump, link), daemon=True).start()
 
     def _forward(self, link: Link) -> None:
@@ -172,7 +172,7 @@ class Proxy:
             link.doomed, link.answered = link.pending, cut.answered
             return cut
 
-    def _answer(self, link: Link) -> None:
+    def _backward(self, link: Link) -> None:
         """From the server to the client."""
         data = b""
         while more := link.server.recv(65536):

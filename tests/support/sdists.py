@@ -19,10 +19,10 @@ def unpacked(name: str, cache: pytest.Cache, folder: Path) -> Path:
     They are downloaded once and kept in pytest's cache. Skips the test where they can't be had.
     """
     wanted = f"{name}-{version(name)}"
-    kept = cache.mkdir("sdists")
-    archive = kept / f"{wanted}.tar.gz"
+    downloads = cache.mkdir("sdists")
+    archive = downloads / f"{wanted}.tar.gz"
     if not archive.exists():
-        _download(f"{name}=={version(name)}", kept)
+        _download(f"{name}=={version(name)}", downloads)
     if not archive.exists():
         pytest.skip(f"the source distribution of {wanted} can't be downloaded here")
     with tarfile.open(archive) as file:

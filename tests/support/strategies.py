@@ -25,7 +25,7 @@ json_texts = st.one_of(
 )
 """Sound JSON documents."""
 
-kept_values = st.recursive(
+extra_values = st.recursive(
     st.one_of(st.none(), st.booleans(), whole_numbers, st.floats(allow_nan=False), st.binary(max_size=5), lines),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),

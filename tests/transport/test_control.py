@@ -15,15 +15,15 @@ PINGS = 3
 
 @pytest.mark.parametrize("way", ["a larger pool", "connections of their own"])
 def test_many_threads_that_ping_at_once_all_get_their_answers(server, tmp_path, way):
-    answers = []
+    replies = []
 
     def ping():
         for _ in range(PINGS):
             if way == "a larger pool":
-                answers.append(app.control.ping(timeout=60, limit=1))
+                replies.append(app.control.ping(timeout=60, limit=1))
             else:
                 with app.connection_for_write() as connection:
-                    answers.append(app.control.ping(timeout=60, limit=1, connection=connection))
+                    replies.append(app.control.ping(timeout=60, limit=1, connection=connection))
 
     with worker(server, tmp_path), Celery("asking", broker=server.url()) as app:
         if way == "a larger pool":
@@ -38,4 +38,4 @@ def test_many_threads_that_ping_at_once_all_get_their_answers(server, tmp_path, 
         for thread in threads:
             thread.join(120)
         assert not any(thread.is_alive() for thread in threads)
-    assert answers == [[{"w1@test": {"ok": "pong"}}]] * THREADS * PINGS
+    assert replies == [[{"w1@test": {"ok": "pong"}}]] * THREADS * PINGS

@@ -72,9 +72,9 @@ def test_values_that_redis_urls_carry_in_headers_arrive_as_they_were(channel):
 
 def test_what_only_looks_like_such_a_value_stays_an_object(channel):
     typed = [("datetime", "never"), ("Popen", 1), ("uuid", {"hex": 7}), ([], 1)]
-    odd = [{"__type__": name, "__value__": value} for name, value in typed]
-    publish(channel, headers={"odd": odd})
-    assert channel.basic_get("q").headers["odd"] == odd
+    typed_values = [{"__type__": name, "__value__": value} for name, value in typed]
+    publish(channel, headers={"odd": typed_values})
+    assert channel.basic_get("q").headers["odd"] == typed_values
 
 
 def test_what_no_json_can_say_is_refused_before_it_is_stored(channel, client):

@@ -96,11 +96,11 @@ def upcoming(session: Session, queues: Sequence[str], limit: int, hostname: str)
 def _successful(session: Session, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
     """What each call is about, with its result; without those that failed."""
     outcomes = session.link.outcomes([call for _, call in calls])
-    answers = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
-    for about, error in answers:
+    replies = [(about, reply) for (about, _), reply in zip(calls, outcomes, strict=True)]
+    for about, error in replies:
         if isinstance(error, Exception):
             logger.warning("what is scheduled can't be listed in full: %s: %s", about, error)
-    return [(about, answer) for about, answer in answers if not isinstance(answer, Exception)]
+    return [(about, reply) for about, reply in replies if not isinstance(reply, Exception)]
 
 
 def _fitting(sizes: Sequence[tuple[Due, int]]) -> list[Due]:

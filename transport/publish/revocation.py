@@ -89,13 +89,13 @@ def removals(
         return
     for queue in queues:
         # A job that becomes due moves from the one to the other, so this order meets it at least once.
-        for place in ("scheduled", "waiting"):
+        for role in ("scheduled", "waiting"):
             seen, more = 0, True
             while more:
                 if deadline is not None and time.monotonic() > deadline:
                     logger.warning("a revoked task may still stand in a queue: there was no time to look through all of them")
                     return
-                found = link.run(scripts.find(queue, task_ids, place, seen=seen))
+                found = link.run(scripts.find(queue, task_ids, role, seen=seen))
                 gone = link.run_all([scripts.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
                 for job, was_in in zip(found.jobs, gone, strict=True):
                     if was_in in ("waiting", "scheduled"):

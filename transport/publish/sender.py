@@ -158,7 +158,7 @@ class Sender:
         """Sends batches and other calls in one round trip, and another for what the short script leaves to the long one."""
         calls = [self._plain_call(batch) or self._call(batch) for batch in batches]
         results = self._durability.run_all(self._session.link, [*calls, *others])
-        published, answers = results[: len(calls)], results[len(calls) :]
+        published, replies = results[: len(calls)], results[len(calls) :]
         left = [at for at, result in enumerate(published) if result.status == "other"]
         if left:
             rest = [self._call(batches[at]) for at in left]
@@ -167,7 +167,7 @@ class Sender:
                 is_limited = result.status in ("stored", "overflow") and all(result.fresh) and not result.created
                 if is_limited and len(self._limited) < MAX_LIMITED:
                     self._limited.add(batches[at].queue)
-        return published, answers
+        return published, replies
 
     def _plain_call(self, batch: QueueBatch) -> Call[Published] | None:
         """The script for one plain message and a queue without limits; None where that will not do."""

@@ -229,10 +229,10 @@ def _late(view: View, keyspace: Keyspace, role: str) -> float | None:
     repair="take the id out of the schedules",
 )
 def schedule_has_record(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    places = [view.times[role] for role in ("scheduled", "purge") if role in view.times]
-    if view.fact is None and places:
-        detail = f"in {keys_of(places)} without a record: kickq 1.x loses all jobs that are due within 1.5 s of it"
-        yield view.violation(detail, key=places[0].key)
+    facts = [view.times[role] for role in ("scheduled", "purge") if role in view.times]
+    if view.fact is None and facts:
+        detail = f"in {keys_of(facts)} without a record: kickq 1.x loses all jobs that are due within 1.5 s of it"
+        yield view.violation(detail, key=facts[0].key)
 
 
 @book.about_jobs(

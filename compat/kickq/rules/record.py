@@ -51,7 +51,7 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 )
 def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is not None and view.state not in FINISHED and not view.readable:
-        yield view.violation(f"{_damage(view)}: nobody can run the job right")
+        yield view.violation(f"{_what_is_wrong(view)}: nobody can run the job right")
 
 
 @book.about_jobs(
@@ -64,10 +64,10 @@ def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 )
 def has_document(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED and not view.readable:
-        yield view.violation(_damage(view))
+        yield view.violation(_what_is_wrong(view))
 
 
-def _damage(view: View) -> str:
+def _what_is_wrong(view: View) -> str:
     item, text = view.stored.item, view.stored.text
     if not item:
         return f"itemData is no document: {show(text, 40)!r}" if text else "itemData is missing"
@@ -206,7 +206,7 @@ def _without_runs(view: View) -> Iterator[Violation]:
 
 
 @book.about_jobs("KICKQ-22", RUNS, Severity.WARNING, Harm.COSMETIC)
-def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def has_valid_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.readable:
         return
     for number, run in enumerate(view.stored.runs or (), 1):

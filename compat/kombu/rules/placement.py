@@ -67,8 +67,8 @@ def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 @book.about_jobs("KOMBU-3", ONE_PLACE, Severity.ERROR, Harm.DUPLICATE, repair="remove a copy")
 def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len(view.waiting) > 1 and view.message is not None:
-        places = ", ".join(sorted({show(fact.key) for fact in view.waiting}))
-        yield view.violation(f"waits {len(view.waiting)} times, in {places}: it will run as often")
+        keys = ", ".join(sorted({show(fact.key) for fact in view.waiting}))
+        yield view.violation(f"waits {len(view.waiting)} times, in {keys}: it will run as often")
 
 
 def is_same_message(message: Message, other: bytes) -> bool:

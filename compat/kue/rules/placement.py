@@ -14,7 +14,7 @@ from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import parse_number
 from ...rulebook import Rulebook, keys_of
-from ..keys import WORDS, Era, Form, form, layout
+from ..keys import WORDS, Era, MemberFormat, layout, member_format
 from ..record import due_at
 from ..view import View, view_of
 
@@ -167,12 +167,12 @@ def type_is_registered(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     Harm.DUPLICATE,
     repair="replace the old members by those of the newer form",
 )
-def members_have_one_form(view: View, keyspace: Keyspace) -> Iterator[Violation]:
+def members_have_one_format(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     padded = Era.of(keyspace.totals) is Era.V0_10_3
     wrong = {}
     for fact in view.places:
-        found = form(to_text(fact.member or b""), view.job_id)
-        if found is Form.ODD or (padded and found is Form.PLAIN):
+        found = member_format(to_text(fact.member or b""), view.job_id)
+        if found is MemberFormat.MALFORMED or (padded and found is MemberFormat.PLAIN):
             wrong[fact.key] = fact
     if wrong:
         facts = list(wrong.values())

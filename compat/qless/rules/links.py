@@ -81,16 +81,16 @@ def tags_agree(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job:
         return
-    for other, answer in view.answers.items():
+    for other, reply in view.replies.items():
         if other in view.dependencies:
-            word, releases, *_ = answer.values
+            word, releases, *_ = reply.values
             name = repr(show(other, 60))
             if word == GONE:
                 yield view.violation(f"waits for {name}, which does not exist", key=view.dependencies[other].key)
             elif word == b"complete":
-                yield view.violation(f"waits for {name}, which is complete", key=answer.key)
+                yield view.violation(f"waits for {name}, which is complete", key=reply.key)
             elif releases != b"1":
-                yield view.violation(f"waits for {name}, which will not release it", key=answer.key)
+                yield view.violation(f"waits for {name}, which will not release it", key=reply.key)
     for other, fact in view.releasing_it.items():
         if other not in view.dependencies:
             yield view.violation(f"will be released by {show(other, 60)!r}, for which it does not wait", key=fact.key)
@@ -117,8 +117,8 @@ def dependencies_have_a_job(view: View, _keyspace: Keyspace) -> Iterator[Violati
 @book.about_jobs("QLESS-22", DEPENDENCIES, Severity.ERROR, Harm.LOST)
 def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for other in view.dependencies:
-        answer = view.answers.get(other)
-        next_ones = () if answer is None else map(to_text, answer.values[2:])
+        reply = view.replies.get(other)
+        next_ones = () if reply is None else map(to_text, reply.values[2:])
         if other == view.job_id or not {other, *next_ones}.isdisjoint(view.waiting_for_it):
             yield view.violation(f"waits for itself through {show(other, 60)!r}: never runs")
 

@@ -82,9 +82,9 @@ def has_history(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     elif view.is_job and not view.history_facts and b"history" not in view.fields:
         yield view.violation("a job without a history")
     elif view.stored.history is not None:
-        odd = sum(event is None for event in history.read_list(view.stored.history))
-        if odd:
-            yield view.violation(f"{odd} entries of the history are no events", key=view.history_facts[0].key)
+        malformed = sum(event is None for event in history.read_list(view.stored.history))
+        if malformed:
+            yield view.violation(f"{malformed} entries of the history are no events", key=view.history_facts[0].key)
 
 
 @book.about_jobs(

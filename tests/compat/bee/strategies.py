@@ -10,7 +10,7 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.text import to_bytes, to_text
 from hypothesis import strategies as st
 
-from ...support.strategies import kept_values, lines, times, whole_numbers
+from ...support.strategies import extra_values, lines, times, whole_numbers
 
 STATUSES = ["new", "queued", "running", "completed", "failed", "retried", "duplicate", "canceled", "expired"]
 IDS = ["1", "2", "a:b", "\udcff", ""]
@@ -82,13 +82,13 @@ def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
 def entries(draw: st.DrawFn, prefix: str = "bee") -> Entry:
     """Any key that a bee keyspace could hold, and many that it could not."""
     job_id, queue = draw(st.sampled_from(IDS)), draw(st.sampled_from(["t", "", "a:b"]))
-    forms = [
+    patterns = [
         *(f"h:jobs:{job_id}", "h:jobs:bee:h:jobs:1", f"s:{job_id}:children", f"s:dependencies:{job_id}"),
         *(f"ss:{role}:{queue}" for role in ("queue", "delayed", "locks", "expires", "bees")),
         *(f"l:hashes:{queue}:x", "s:tags:1", "s:tags:x:children", f"s:locks:h:1:u:{queue}", f"str:lock-waits:h:1:u:t:{job_id}"),
         *("str:hive:options", "scripts"),
     ]
-    name = f"{prefix}:{draw(st.sampled_from(forms))}".encode("utf-8", "surrogateescape")
+    name = f"{prefix}:{draw(st.sampled_from(patterns))}".encode("utf-8", "surrogateescape")
     garbage = st.binary(max_size=12)
     key = draw(st.one_of(*[st.just(name)] * 4, garbage, garbage.map(lambda raw: f"{prefix}:".encode() + raw)))
     kinds = {"h:jobs": "hash", ":s:": "set", ":ss:": "zset", ":l:": "list", ":str:": "string", "scripts": "hash"}
@@ -136,8 +136,8 @@ def jobs(draw: st.DrawFn) -> Job:
     state = draw(st.sampled_from(STATES))
     unfinished = state in (State.WAITING, State.SCHEDULED, State.ACTIVE, State.BLOCKED)
     queue = draw(names)
-    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration"]), st.dictionaries(lines, kept_values), max_size=2))
-    history = st.lists(st.one_of(events, st.dictionaries(lines, kept_values, max_size=2)), max_size=3)
+    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration"]), st.dictionaries(lines, extra_values), max_size=2))
+    history = st.lists(st.one_of(events, st.dictionaries(lines, extra_values, max_size=2)), max_size=3)
     ids = lines.map(lambda text: to_text(to_bytes(text)))  # as they come from keys
     needs = st.lists(st.one_of(st.just("nobody"), ids), min_size=state is State.BLOCKED, max_size=2)
     return Job(

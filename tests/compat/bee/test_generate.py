@@ -33,7 +33,7 @@ def test_an_audit_of_generated_jobs_finds_only_running_ones_without_a_heartbeat(
     assert found == {("BEE-16", job.id) for job in jobs if job.state is State.ACTIVE}
 
 
-def test_jobs_of_another_family_made_of_generated_ones_are_sound_too(client: redis.Redis) -> None:
+def test_jobs_of_another_family_made_of_generated_ones_are_valid_too(client: redis.Redis) -> None:
     jobs = [evolve(job, extra={}, history=()) for job in FAMILY.generate(200, 5, NOW) if job.state is not State.ACTIVE]
     store(client, FAMILY, "bee", jobs, NOW)
     findings = read_keyspace(FAMILY, dump(client).values(), "bee", NOW).findings()

@@ -27,14 +27,14 @@ SHAPES = [
 @pytest.mark.parametrize("status", ["new", "queued", "running", "completed", "duplicate", "expired"])
 @pytest.mark.parametrize("field", ["data", "options", "tags", "history", "result", "dependants", "duplicate", "hash", "retries"])
 def test_json_of_any_shape_is_read_and_written(status: str, field: str) -> None:
-    sound = {"jid": "1", "queue": "t", "data": "[]", "options": "{}", "status": status, "history": '[{"event":"queued"}]'}
+    valid = {"jid": "1", "queue": "t", "data": "[]", "options": "{}", "status": status, "history": '[{"event":"queued"}]'}
     for shape in SHAPES:
-        fields = {name.encode(): text.encode() for name, text in {**sound, field: json.dumps(shape)}.items()}
-        places = [
+        fields = {name.encode(): text.encode() for name, text in {**valid, field: json.dumps(shape)}.items()}
+        index_entries = [
             Entry(f"bee:ss:{role}:t".encode(), "zset", [(b"1", 1.8e12)]) for role in ("queue", "delayed", "locks", "expires")
         ]
-        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places], "bee", NOW))
-        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places[1:2]], "bee", NOW))
+        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *index_entries], "bee", NOW))
+        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *index_entries[1:2]], "bee", NOW))
 
 
 def test_deep_and_large_values_are_findings_and_cost_little() -> None:

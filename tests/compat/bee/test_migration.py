@@ -67,8 +67,8 @@ def test_what_went_to_a_native_keyspace_comes_back_to_bee(server: Server, case: 
             assert after[key].value == entry.value
         elif key.startswith(b"bee:ss:queue:"):
             # What a worker had waits again, before the others if it came before them.
-            kept = {member for member, _ in entry.value}
-            assert [item for item in after[key].value if item[0] in kept] == entry.value
+            members = {member for member, _ in entry.value}
+            assert [item for item in after[key].value if item[0] in members] == entry.value
 
 
 def test_running_jobs_wait_again_and_their_story_goes_on(server: Server) -> None:

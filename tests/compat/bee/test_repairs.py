@@ -46,8 +46,8 @@ def test_a_job_released_from_what_has_ended_goes_on_as_bee_would_let_it(server: 
     stored = stored_in(server, client, FAMILY, "bee")
     job = next(job for job in stored.generate(200, 9) if job.state is State.BLOCKED)
     [needed] = job.depends_on
-    for place in (f"bee:ss:queue:{job.queue}", f"bee:ss:delayed:{job.queue}"):
-        client.zrem(place, needed)
+    for zset in (f"bee:ss:queue:{job.queue}", f"bee:ss:delayed:{job.queue}"):
+        client.zrem(zset, needed)
     client.delete(f"bee:h:jobs:{needed}")
     [repair] = [each for each in stored.repair("BEE-22") if each.finding.job_id == job.id]
     assert repair.outcome is Outcome.MENDED

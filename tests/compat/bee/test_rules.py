@@ -85,7 +85,7 @@ STORIES = {
     "expired": "submitted queued popped completed",
     "duplicate": "submitted queued popped duplicate",
 }
-PLACES = {
+SET_OF_STATUS = {
     "queued": ("queue", NOW - 5000),
     "new": ("delayed", NOW + 60_000),
     "retried": ("delayed", NOW + 60_000),
@@ -131,11 +131,11 @@ def string(key: str, value: str, ttl_ms: int | None = None) -> Entry:
     return Entry(key.encode(), "string", value.encode(), ttl_ms)
 
 
-def sound(status: str, /, **changes: Any) -> list[Entry]:
+def valid(status: str, /, **changes: Any) -> list[Entry]:
     """A keyspace with one sound job of this status in its place."""
     entries = [string("bee:str:hive:options", '{"log":false}'), record(status, **changes)]
-    if status in PLACES:
-        role, score = PLACES[status]
+    if status in SET_OF_STATUS:
+        role, score = SET_OF_STATUS[status]
         entries.append(at(f"bee:ss:{role}:mail", ("1", score)))
     if status == "running":
         entries += [at(f"bee:s:locks:{WORKER}", "1"), at("bee:ss:bees:mail", (WORKER, NOW - 20_000))]
@@ -160,113 +160,122 @@ NEEDS = at("bee:s:dependencies:1", "2")
 
 def blocked(*more: Entry) -> list[Entry]:
     """A job that waits for another one, which ``more`` describes."""
-    return [*without(sound("new", **BLOCKED), "bee:ss:delayed:mail"), NEEDS, *more]
+    return [*without(valid("new", **BLOCKED), "bee:ss:delayed:mail"), NEEDS, *more]
 
 
 def needed(status: str = "queued", dependants: str = '["1"]') -> list[Entry]:
     """Job 2, for which job 1 waits."""
-    role, score = PLACES.get(status, ("none", 0))
-    place = [at(f"bee:ss:{role}:mail", ("2", score))] if status in PLACES else []
-    return [record(status, "2", dependants=dependants), *place]
+    role, score = SET_OF_STATUS.get(status, ("none", 0))
+    in_set = [at(f"bee:ss:{role}:mail", ("2", score))] if status in SET_OF_STATUS else []
+    return [record(status, "2", dependants=dependants), *in_set]
 
 
 @pytest.mark.parametrize("status", STORIES)
-def test_the_sound_job_breaks_no_rule(status: str) -> None:
-    assert found(sound(status)) == {}
+def test_the_valid_job_breaks_no_rule(status: str) -> None:
+    assert found(valid(status)) == {}
 
 
 @pytest.mark.parametrize("status", ["queued", "new", "retried"])
-def test_a_job_that_waits_for_a_sound_one_breaks_no_rule(status: str) -> None:
+def test_a_job_that_waits_for_a_valid_one_breaks_no_rule(status: str) -> None:
     assert found(blocked(*needed(status))) == {}
 
 
 @pytest.mark.parametrize(
     ("entries", "rules"),
     [
-        (sound("queued", jid=None), {"BEE-1": "error", "BEE-11": "error"}),
-        (sound("queued", jid="9"), {"BEE-1": "error"}),
-        (sound("queued", data=None), {"BEE-1": "error"}),
-        (sound("queued", submitted=None), {"BEE-1": "warning"}),
-        (sound("queued", history=None, tags=None), {"BEE-1": "warning"}),
-        (sound("queued", data="undefined"), {"BEE-2": "error"}),
-        (sound("completed", data="undefined"), {"BEE-2": "error"}),
-        (sound("completed", result="undefined"), {"BEE-2": "error"}),
-        (sound("queued", tags="5"), {"BEE-2": "error"}),
-        (sound("queued", options="[1]"), {"BEE-2": "error"}),
-        (sound("queued", options="[]"), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "priority": "high"}), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "priority": None}), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "priority": "7", "retryDelay": "5", "ttl": "60"}), {}),
-        (sound("queued", options={**OPTIONS, "delay": "5"}), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "ttl": 300.5}), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "retries": True}), {"BEE-3": "error"}),
-        (sound("queued", options={**OPTIONS, "dependencies": {"a": 1}}), {"BEE-3": "error"}),
-        (sound("queued", options={"ttl": 1, "retries": 0, "retryDelay": 0}), {}),
-        (without(sound("new", status="paused"), "bee:ss:delayed:mail"), {"BEE-4": "error"}),
-        (without(sound("queued"), "bee:ss:queue:mail"), {"BEE-5": "error"}),
-        (without(sound("new"), "bee:ss:delayed:mail"), {"BEE-6": "error"}),
-        (without(sound("retried"), "bee:ss:delayed:mail"), {"BEE-7": "error"}),
-        (without(sound("running"), "bee:ss:locks:mail"), {"BEE-8": "error"}),
-        (without(sound("running"), f"bee:s:locks:{WORKER}"), {"BEE-8": "warning"}),
-        (without(sound("completed"), "bee:ss:expires:mail"), {"BEE-9": "error"}),
-        (without(sound("completed", ttl_ms=5000), "bee:ss:expires:mail"), {}),
-        (sound("canceled", ttl_ms=-1), {"BEE-10": "error"}),
-        ([*sound("expired"), at("bee:ss:expires:mail", ("1", NOW))], {"BEE-10": "error"}),
-        ([*sound("duplicate"), at("bee:ss:queue:mail", ("1", NOW))], {"BEE-11": "error"}),
-        ([*sound("queued"), at("bee:ss:delayed:mail", ("9", NOW))], {"BEE-11": "error"}),
-        ([*sound("canceled"), at("bee:ss:locks:x", ("9", NOW))], {"BEE-12": "error"}),
+        (valid("queued", jid=None), {"BEE-1": "error", "BEE-11": "error"}),
+        (valid("queued", jid="9"), {"BEE-1": "error"}),
+        (valid("queued", data=None), {"BEE-1": "error"}),
+        (valid("queued", submitted=None), {"BEE-1": "warning"}),
+        (valid("queued", history=None, tags=None), {"BEE-1": "warning"}),
+        (valid("queued", data="undefined"), {"BEE-2": "error"}),
+        (valid("completed", data="undefined"), {"BEE-2": "error"}),
+        (valid("completed", result="undefined"), {"BEE-2": "error"}),
+        (valid("queued", tags="5"), {"BEE-2": "error"}),
+        (valid("queued", options="[1]"), {"BEE-2": "error"}),
+        (valid("queued", options="[]"), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "priority": "high"}), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "priority": None}), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "priority": "7", "retryDelay": "5", "ttl": "60"}), {}),
+        (valid("queued", options={**OPTIONS, "delay": "5"}), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "ttl": 300.5}), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "retries": True}), {"BEE-3": "error"}),
+        (valid("queued", options={**OPTIONS, "dependencies": {"a": 1}}), {"BEE-3": "error"}),
+        (valid("queued", options={"ttl": 1, "retries": 0, "retryDelay": 0}), {}),
+        (without(valid("new", status="paused"), "bee:ss:delayed:mail"), {"BEE-4": "error"}),
+        (without(valid("queued"), "bee:ss:queue:mail"), {"BEE-5": "error"}),
+        (without(valid("new"), "bee:ss:delayed:mail"), {"BEE-6": "error"}),
+        (without(valid("retried"), "bee:ss:delayed:mail"), {"BEE-7": "error"}),
+        (without(valid("running"), "bee:ss:locks:mail"), {"BEE-8": "error"}),
+        (without(valid("running"), f"bee:s:locks:{WORKER}"), {"BEE-8": "warning"}),
+        (without(valid("completed"), "bee:ss:expires:mail"), {"BEE-9": "error"}),
+        (without(valid("completed", ttl_ms=5000), "bee:ss:expires:mail"), {}),
+        (valid("canceled", ttl_ms=-1), {"BEE-10": "error"}),
+        ([*valid("expired"), at("bee:ss:expires:mail", ("1", NOW))], {"BEE-10": "error"}),
+        ([*valid("duplicate"), at("bee:ss:queue:mail", ("1", NOW))], {"BEE-11": "error"}),
+        ([*valid("queued"), at("bee:ss:delayed:mail", ("9", NOW))], {"BEE-11": "error"}),
+        ([*valid("canceled"), at("bee:ss:locks:x", ("9", NOW))], {"BEE-12": "error"}),
         ([*blocked(*needed()), at("bee:ss:locks:mail", ("1", NOW))], {"BEE-12": "error"}),
-        ([*sound("canceled"), at("bee:ss:expires:x", ("9", NOW))], {"BEE-13": "error"}),
-        ([*without(sound("failed"), "bee:ss:expires:mail"), at("bee:ss:expires:mail", ("1", NOW - 6000))], {"BEE-13": "warning"}),
-        ([*sound("queued"), at("bee:ss:queue:other", ("1", NOW))], {"BEE-11": "error", "BEE-14": "error"}),
-        ([*sound("running"), at("bee:s:locks:other:1:u:mail", "1")], {"BEE-15": "error"}),
-        ([*sound("queued"), at("bee:s:locks:other:1:u:mail", "9")], {"BEE-15": "error"}),
-        (without(sound("running"), "bee:ss:bees:mail"), {"BEE-16": "warning"}),
-        ([*without(sound("running"), "bee:ss:bees:mail"), at("bee:ss:bees:mail", (WORKER, NOW - 70_000))], {"BEE-16": "warning"}),
-        ([*without(sound("running"), "bee:ss:locks:mail"), at("bee:ss:locks:mail", ("1", NOW - 6000))], {"BEE-17": "warning"}),
-        ([*sound("running"), string(f"bee:str:lock-waits:{WORKER}:1", "2", 5000)], {"BEE-18": "warning"}),
-        ([*sound("running"), string(f"bee:str:lock-waits:{WORKER}:1", "4", 5000)], {"BEE-18": "info"}),
-        ([*sound("queued"), string(f"bee:str:lock-waits:{WORKER}:1", "4")], {"BEE-18": "warning"}),
-        ([*sound("canceled"), at("bee:l:hashes:mail:k", "1", kind="list")], {"BEE-19": "error"}),
-        ([*sound("queued"), at("bee:l:hashes:mail:k", "9", kind="list")], {"BEE-19": "error"}),
-        (sound("completed", hash="k"), {"BEE-20": "error"}),
-        ([*sound("completed", hash="k"), at("bee:l:hashes:mail:k", "1", kind="list")], {}),
-        ([*sound("completed", hash="k"), at("bee:l:hashes:mail:k", "1", "9", kind="list")], {"BEE-20": "error"}),
-        (sound("duplicate", duplicate="9"), {"BEE-21": "error"}),
-        ([*sound("duplicate", duplicate="2"), record("expired", "2")], {"BEE-21": "error"}),
-        ([*sound("duplicate", duplicate="2", ttl_ms=5), record("expired", "2")], {}),
+        ([*valid("canceled"), at("bee:ss:expires:x", ("9", NOW))], {"BEE-13": "error"}),
+        (
+            [*without(valid("failed"), "bee:ss:expires:mail"), at("bee:ss:expires:mail", ("1", NOW - 6000))],
+            {"BEE-13": "warning"},
+        ),
+        ([*valid("queued"), at("bee:ss:queue:other", ("1", NOW))], {"BEE-11": "error", "BEE-14": "error"}),
+        ([*valid("running"), at("bee:s:locks:other:1:u:mail", "1")], {"BEE-15": "error"}),
+        ([*valid("queued"), at("bee:s:locks:other:1:u:mail", "9")], {"BEE-15": "error"}),
+        (without(valid("running"), "bee:ss:bees:mail"), {"BEE-16": "warning"}),
+        (
+            [*without(valid("running"), "bee:ss:bees:mail"), at("bee:ss:bees:mail", (WORKER, NOW - 70_000))],
+            {"BEE-16": "warning"},
+        ),
+        (
+            [*without(valid("running"), "bee:ss:locks:mail"), at("bee:ss:locks:mail", ("1", NOW - 6000))],
+            {"BEE-17": "warning"},
+        ),
+        ([*valid("running"), string(f"bee:str:lock-waits:{WORKER}:1", "2", 5000)], {"BEE-18": "warning"}),
+        ([*valid("running"), string(f"bee:str:lock-waits:{WORKER}:1", "4", 5000)], {"BEE-18": "info"}),
+        ([*valid("queued"), string(f"bee:str:lock-waits:{WORKER}:1", "4")], {"BEE-18": "warning"}),
+        ([*valid("canceled"), at("bee:l:hashes:mail:k", "1", kind="list")], {"BEE-19": "error"}),
+        ([*valid("queued"), at("bee:l:hashes:mail:k", "9", kind="list")], {"BEE-19": "error"}),
+        (valid("completed", hash="k"), {"BEE-20": "error"}),
+        ([*valid("completed", hash="k"), at("bee:l:hashes:mail:k", "1", kind="list")], {}),
+        ([*valid("completed", hash="k"), at("bee:l:hashes:mail:k", "1", "9", kind="list")], {"BEE-20": "error"}),
+        (valid("duplicate", duplicate="9"), {"BEE-21": "error"}),
+        ([*valid("duplicate", duplicate="2"), record("expired", "2")], {"BEE-21": "error"}),
+        ([*valid("duplicate", duplicate="2", ttl_ms=5), record("expired", "2")], {}),
         (blocked(), {"BEE-22": "error"}),
         (blocked(*needed("completed")), {"BEE-22": "error"}),
         (blocked(*needed(dependants="{}")), {"BEE-22": "error"}),
         (blocked(needed()[0]), {"BEE-5": "error", "BEE-22": "error"}),
-        ([*sound("queued"), NEEDS], {"BEE-23": "warning"}),
-        ([*sound("canceled"), at("bee:s:dependencies:9", "8")], {"BEE-23": "warning"}),
-        ([*sound("canceled"), at("bee:s:dependencies:1", "8")], {}),
-        ([*sound("new"), *needed()], {"BEE-24": "error"}),
-        ([*sound("canceled"), *needed()], {}),
-        ([*sound("queued"), at("bee:s:tags:a", "1")], {"BEE-25": "warning"}),
-        ([*sound("queued"), at("bee:s:tags:a", "9")], {"BEE-25": "warning"}),
-        (sound("queued", tags='["a",1.5]'), {"BEE-26": "info"}),
-        ([*sound("queued", tags='["a",1.5]'), at("bee:s:tags:a", "1"), at("bee:s:tags:1.5", "1")], {}),
-        (sound("queued", parent="p"), {"BEE-27": "warning"}),
-        ([*sound("queued"), at("bee:s:p:children", "1")], {"BEE-27": "warning"}),
-        ([*sound("queued", parent="p"), at("bee:s:p:children", "1")], {}),
-        (without(sound("queued"), "bee:str:hive:options"), {"BEE-28": "error"}),
+        ([*valid("queued"), NEEDS], {"BEE-23": "warning"}),
+        ([*valid("canceled"), at("bee:s:dependencies:9", "8")], {"BEE-23": "warning"}),
+        ([*valid("canceled"), at("bee:s:dependencies:1", "8")], {}),
+        ([*valid("new"), *needed()], {"BEE-24": "error"}),
+        ([*valid("canceled"), *needed()], {}),
+        ([*valid("queued"), at("bee:s:tags:a", "1")], {"BEE-25": "warning"}),
+        ([*valid("queued"), at("bee:s:tags:a", "9")], {"BEE-25": "warning"}),
+        (valid("queued", tags='["a",1.5]'), {"BEE-26": "info"}),
+        ([*valid("queued", tags='["a",1.5]'), at("bee:s:tags:a", "1"), at("bee:s:tags:1.5", "1")], {}),
+        (valid("queued", parent="p"), {"BEE-27": "warning"}),
+        ([*valid("queued"), at("bee:s:p:children", "1")], {"BEE-27": "warning"}),
+        ([*valid("queued", parent="p"), at("bee:s:p:children", "1")], {}),
+        (without(valid("queued"), "bee:str:hive:options"), {"BEE-28": "error"}),
         ([string("bee:str:hive:options", "on")], {"BEE-28": "error"}),
-        ([*sound("queued"), Entry(b"bee:scripts", "hash", {b"job/put": b"x"})], {"BEE-29": "warning"}),
-        ([*sound("queued"), Entry(b"bee:h:jobs:bee:h:jobs:1", "hash", {b"history": b"[]"})], {"BEE-30": "warning"}),
-        ([*sound("queued"), string("bee:x", "")], {"BEE-30": "warning"}),
-        ([*sound("queued"), string("bee:ss:delayed:x", "")], {"BEE-30": "error"}),
-        ([*without(sound("queued"), "bee:ss:queue:mail"), at("bee:ss:queue:mail", ("1", 5.0))], {"BEE-31": "warning"}),
-        ([*without(sound("queued"), "bee:ss:queue:mail"), at("bee:ss:queue:mail", ("1", NOW + 5000))], {"BEE-31": "warning"}),
-        (sound("queued", retries="6"), {"BEE-32": "info"}),
-        (sound("queued", retries="x"), {"BEE-32": "info"}),
-        (sound("queued", history=history("submitted")), {"BEE-33": "warning"}),
-        (sound("queued", history=history("submitted canceled queued")), {"BEE-33": "warning"}),
-        (sound("queued", history=history("submitted popped completed queued")), {"BEE-34": "error"}),
-        (sound("completed", history=history("popped completed popped completed")), {"BEE-34": "error"}),
-        (sound("completed", history=history("popped queued completed")), {"BEE-34": "error"}),
-        (sound("failed", history=history("popped completed popped failed")), {"BEE-34": "error"}),
+        ([*valid("queued"), Entry(b"bee:scripts", "hash", {b"job/put": b"x"})], {"BEE-29": "warning"}),
+        ([*valid("queued"), Entry(b"bee:h:jobs:bee:h:jobs:1", "hash", {b"history": b"[]"})], {"BEE-30": "warning"}),
+        ([*valid("queued"), string("bee:x", "")], {"BEE-30": "warning"}),
+        ([*valid("queued"), string("bee:ss:delayed:x", "")], {"BEE-30": "error"}),
+        ([*without(valid("queued"), "bee:ss:queue:mail"), at("bee:ss:queue:mail", ("1", 5.0))], {"BEE-31": "warning"}),
+        ([*without(valid("queued"), "bee:ss:queue:mail"), at("bee:ss:queue:mail", ("1", NOW + 5000))], {"BEE-31": "warning"}),
+        (valid("queued", retries="6"), {"BEE-32": "info"}),
+        (valid("queued", retries="x"), {"BEE-32": "info"}),
+        (valid("queued", history=history("submitted")), {"BEE-33": "warning"}),
+        (valid("queued", history=history("submitted canceled queued")), {"BEE-33": "warning"}),
+        (valid("queued", history=history("submitted popped completed queued")), {"BEE-34": "error"}),
+        (valid("completed", history=history("popped completed popped completed")), {"BEE-34": "error"}),
+        (valid("completed", history=history("popped queued completed")), {"BEE-34": "error"}),
+        (valid("failed", history=history("popped completed popped failed")), {"BEE-34": "error"}),
     ],
 )
 def test_one_thing_wrong_breaks_exactly_its_rules(entries: list[Entry], rules: dict[str, str]) -> None:
@@ -274,12 +283,12 @@ def test_one_thing_wrong_breaks_exactly_its_rules(entries: list[Entry], rules: d
 
 
 def test_a_blocked_job_of_0_0_3_is_measured_by_its_own_spelling() -> None:
-    entries = without(sound("new", history=history("submitted dependancy_waiting")), "bee:ss:delayed:mail")
+    entries = without(valid("new", history=history("submitted dependancy_waiting")), "bee:ss:delayed:mail")
     assert found([*entries, NEEDS, *needed()]) == {}
 
 
 def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
-    odd = [string(f"bee:x:{number:03d}", "") for number in range(50)]
-    findings = read_keyspace(FAMILY, [*sound("queued"), *odd], "bee", NOW).findings()
+    unexpected = [string(f"bee:x:{number:03d}", "") for number in range(50)]
+    findings = read_keyspace(FAMILY, [*valid("queued"), *unexpected], "bee", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail

@@ -32,9 +32,9 @@ def test_a_job_read_from_bee_that_went_on_elsewhere_is_written_as_what_it_is_now
     """Texts kept from bee hold only as long as they are true."""
     client.flushdb()
     fields = {"status": status.encode(), "history": b'[{"event":"submitted","timestamp":1}]', "options": b'{"priority":77}'}
-    kept = {"state": "running", "scores": {"queue": 5.0}, "fields": fields}
+    bee_extra = {"state": "running", "scores": {"queue": 5.0}, "fields": fields}
     assume(job.state is not State.ACTIVE)
-    job = evolve(job, extra={**job.extra, "bee": kept})
+    job = evolve(job, extra={**job.extra, "bee": bee_extra})
     at.store(client, [job])
     [back] = at.standing(client).values()
     assert back == job
@@ -72,27 +72,27 @@ def test_a_crashed_keyspace_written_back_keeps_every_job_and_loses_its_dangling_
 
 # What bee can't express
 
-SOUND = Job(id="7", queue="mail", name="mail", state=State.WAITING, payload=b"[]")
+VALID = Job(id="7", queue="mail", name="mail", state=State.WAITING, payload=b"[]")
 
 
 @pytest.mark.parametrize(
     ("job", "rule"),
     [
-        (evolve(SOUND, id=""), "BEE-W1"),
-        (evolve(SOUND, id="\udcff"), "BEE-W1"),
-        (evolve(SOUND, queue="\udcff", name="\udcff"), "BEE-W2"),
-        (evolve(SOUND, state=State.UNKNOWN), "BEE-W3"),
-        (evolve(SOUND, payload=None), "BEE-W4"),
-        (evolve(SOUND, payload=b"undefined"), "BEE-W4"),
-        (evolve(SOUND, state=State.SCHEDULED), "BEE-W5"),
-        (evolve(SOUND, name="other"), "BEE-W6"),
-        (evolve(SOUND, logs=(b"x",)), "BEE-W6"),
-        (evolve(SOUND, depends_on=("1",)), "BEE-W6"),
-        (evolve(SOUND, extra={"bee": {"fields": {"a": 1}}}), "BEE-W7"),
-        (evolve(SOUND, extra={"bee": {"scores": {"queue": "x"}}}), "BEE-W7"),
-        (evolve(SOUND, extra={"bee": {"fields": {"dependants": b"["}}}), "BEE-W8"),
-        (evolve(SOUND, state=State.ACTIVE), "BEE-W9"),
-        (evolve(SOUND, state=State.BLOCKED), "BEE-W10"),
+        (evolve(VALID, id=""), "BEE-W1"),
+        (evolve(VALID, id="\udcff"), "BEE-W1"),
+        (evolve(VALID, queue="\udcff", name="\udcff"), "BEE-W2"),
+        (evolve(VALID, state=State.UNKNOWN), "BEE-W3"),
+        (evolve(VALID, payload=None), "BEE-W4"),
+        (evolve(VALID, payload=b"undefined"), "BEE-W4"),
+        (evolve(VALID, state=State.SCHEDULED), "BEE-W5"),
+        (evolve(VALID, name="other"), "BEE-W6"),
+        (evolve(VALID, logs=(b"x",)), "BEE-W6"),
+        (evolve(VALID, depends_on=("1",)), "BEE-W6"),
+        (evolve(VALID, extra={"bee": {"fields": {"a": 1}}}), "BEE-W7"),
+        (evolve(VALID, extra={"bee": {"scores": {"queue": "x"}}}), "BEE-W7"),
+        (evolve(VALID, extra={"bee": {"fields": {"dependants": b"["}}}), "BEE-W8"),
+        (evolve(VALID, state=State.ACTIVE), "BEE-W9"),
+        (evolve(VALID, state=State.BLOCKED), "BEE-W10"),
     ],
 )
 def test_what_bee_can_not_do_is_said(job: Job, rule: str) -> None:
@@ -100,23 +100,23 @@ def test_what_bee_can_not_do_is_said(job: Job, rule: str) -> None:
 
 
 def test_nothing_is_said_of_a_job_that_bee_can_do() -> None:
-    assert list(FAMILY.incompatibilities(SOUND)) == []
+    assert list(FAMILY.incompatibilities(VALID)) == []
 
 
 # Places
 
 
 def test_waiting_jobs_keep_their_order_and_come_after_those_that_a_worker_had(client: redis.Redis) -> None:
-    waiting = [evolve(SOUND, id=f"w{number}", position=number) for number in (2, 0, 1, 300)]
-    at.store(client, [*waiting, evolve(SOUND, id="requeued")])
+    waiting = [evolve(VALID, id=f"w{number}", position=number) for number in (2, 0, 1, 300)]
+    at.store(client, [*waiting, evolve(VALID, id="requeued")])
     stand = client.zrange("bee:ss:queue:mail", 0, -1, withscores=True)
     assert [member for member, _ in stand] == [b"requeued", b"w0", b"w1", b"w2", b"w300"]
     assert all(NOW - 2000 < score <= NOW for _, score in stand)
 
 
 def test_who_waits_is_told_to_whom_it_waits_for(client: redis.Redis) -> None:
-    needed = [evolve(SOUND, id="a"), evolve(SOUND, id="b", state=State.COMPLETED)]
-    blocked = evolve(SOUND, id="c", state=State.BLOCKED, depends_on=("a", "b", "gone"))
+    needed = [evolve(VALID, id="a"), evolve(VALID, id="b", state=State.COMPLETED)]
+    blocked = evolve(VALID, id="c", state=State.BLOCKED, depends_on=("a", "b", "gone"))
     for _ in range(2):
         at.store(client, [blocked, *needed])
         assert json.loads(client.hget("bee:h:jobs:a", "dependants")) == ["c"]
@@ -126,35 +126,35 @@ def test_who_waits_is_told_to_whom_it_waits_for(client: redis.Redis) -> None:
 
 
 def test_a_job_learns_of_a_second_one_that_waits_without_forgetting_the_first(client: redis.Redis) -> None:
-    needed = evolve(SOUND, id="a", extra={"bee": {"fields": {"dependants": b'["first"]'}}})
-    blocked = evolve(SOUND, id="c", state=State.BLOCKED, depends_on=("a",))
+    needed = evolve(VALID, id="a", extra={"bee": {"fields": {"dependants": b'["first"]'}}})
+    blocked = evolve(VALID, id="c", state=State.BLOCKED, depends_on=("a",))
     at.store(client, [needed, blocked])
     assert json.loads(client.hget("bee:h:jobs:a", "dependants")) == ["first", "c"]
 
 
 def test_the_original_heads_the_list_of_its_duplicates_in_whatever_order_they_come(client: redis.Redis) -> None:
-    original = evolve(SOUND, id="o", state=State.COMPLETED, finished_at=NOW, unique_key="k")
-    kept = {"state": "duplicate", "fields": {"duplicate": b"o"}}
-    copies = [evolve(SOUND, id=name, state=State.COMPLETED, unique_key="k", extra={"bee": kept}) for name in ("x", "y")]
+    original = evolve(VALID, id="o", state=State.COMPLETED, finished_at=NOW, unique_key="k")
+    bee_extra = {"state": "duplicate", "fields": {"duplicate": b"o"}}
+    copies = [evolve(VALID, id=name, state=State.COMPLETED, unique_key="k", extra={"bee": bee_extra}) for name in ("x", "y")]
     at.store(client, [copies[0], original, copies[1]])
     assert client.lrange("bee:l:hashes:mail:k", 0, -1) == [b"o", b"x", b"y"]
 
 
 def test_a_canceled_job_dies_and_nothing_names_it(client: redis.Redis) -> None:
-    job = evolve(SOUND, state=State.CANCELLED, tags=("t",), unique_key="k", finished_at=NOW)
+    job = evolve(VALID, state=State.CANCELLED, tags=("t",), unique_key="k", finished_at=NOW)
     at.store(client, [job])
     assert set(client.scan_iter()) == {b"bee:h:jobs:7", b"bee:str:hive:options"}
     assert 0 < client.pttl("bee:h:jobs:7") <= 1_800_000
 
 
 def test_a_job_that_ended_long_ago_stays_for_its_time_from_now(client: redis.Redis) -> None:
-    at.store(client, [evolve(SOUND, state=State.FAILED, error="E", finished_at=NOW - 10**9)])
+    at.store(client, [evolve(VALID, state=State.FAILED, error="E", finished_at=NOW - 10**9)])
     assert client.zscore("bee:ss:expires:mail", "7") == NOW + 1_800_000
 
 
 def test_options_of_hives_that_exist_are_left_as_they_are(client: redis.Redis) -> None:
     client.set("bee:str:hive:options", '{"log":true}')
-    at.store(client, [SOUND])
+    at.store(client, [VALID])
     assert client.get("bee:str:hive:options") == b'{"log":true}'
 
 
@@ -162,7 +162,7 @@ def test_idle_workers_are_woken(client: redis.Redis) -> None:
     listening = client.pubsub()
     listening.subscribe("bee:ch:q:mail")
     assert listening.get_message(timeout=10)["type"] == "subscribe"  # type: ignore[index]
-    at.store(client, [SOUND])
+    at.store(client, [VALID])
     message = listening.get_message(timeout=10)
     assert message is not None
     assert json.loads(message["data"]) == {"queue": "mail", "jid": "7", "type": "new"}

@@ -48,7 +48,7 @@ WORDS = {"success": b"success", "fail": b"fail", "delayed": b"delayed", "retry":
 
 def document(item_state: str = "new", **changes: Any) -> dict[str, Any]:
     """The document of a waiting job, with changes."""
-    sound = {
+    valid = {
         "id": "1",
         "name": "mail",
         "complete": False,
@@ -74,7 +74,7 @@ def document(item_state: str = "new", **changes: Any) -> dict[str, Any]:
         "runs": [],
         "hotjobPromise": None,
     }
-    return sound | changes
+    return valid | changes
 
 
 def record(

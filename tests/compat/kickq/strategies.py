@@ -10,7 +10,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ...support.strategies import json_texts, kept_values, lines, times, whole_numbers
+from ...support.strategies import extra_values, json_texts, lines, times, whole_numbers
 from .keyspaces import NOW, document, record
 
 STATES = [State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE]
@@ -42,10 +42,10 @@ def jobs(draw: st.DrawFn) -> Job:
     state = draw(st.sampled_from(STATES))
     unfinished = state in (State.WAITING, State.SCHEDULED, State.ACTIVE)
     queue = draw(queues)
-    extra = draw(st.dictionaries(st.sampled_from(["kue", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    extra = draw(st.dictionaries(st.sampled_from(["kue", "migration", "b64"]), st.dictionaries(lines, extra_values), max_size=2))
     payloads = json_texts.map(bytes) if unfinished else st.one_of(json_texts, st.binary(max_size=8))
     history = st.one_of(
-        st.lists(events, max_size=3), st.lists(st.one_of(events, st.dictionaries(lines, kept_values, max_size=2)), max_size=2)
+        st.lists(events, max_size=3), st.lists(st.one_of(events, st.dictionaries(lines, extra_values, max_size=2)), max_size=2)
     )
     return Job(
         id=draw(ids),
@@ -79,7 +79,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 # Records that some release of kickq, or some application beside it, may have left
 
-odd_values = st.one_of(
+any_values = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(0, 5),
@@ -95,8 +95,8 @@ runs = st.lists(
         optional={
             "processTimeout": st.just(10_000),
             "state": st.sampled_from(["success", "fail", "ghost", "processing"]),
-            "error": odd_values,
-            "errorMessage": odd_values,
+            "error": any_values,
+            "errorMessage": any_values,
             "timeout": st.one_of(st.none(), st.just({"_idleTimeout": 120})),
         },
     ),
@@ -106,7 +106,7 @@ OPTIONS = ["delay", "processTimeout", "retry", "retryTimes", "retryInterval", "g
 
 
 @st.composite
-def sound_records(draw: st.DrawFn) -> list[Entry]:
+def valid_records(draw: st.DrawFn) -> list[Entry]:
     """One job in exactly its places, with a document of any content that a worker could still read."""
     job_id, queue, word = draw(ids), draw(queues), draw(st.sampled_from(WORDS))
     created_at = draw(st.integers(1_500_000_000_000, NOW))
@@ -121,7 +121,7 @@ def sound_records(draw: st.DrawFn) -> list[Entry]:
     names = st.one_of(
         st.sampled_from([*OPTIONS, "complete", "success", "finishTime", "totalProcessTime", "hotjobPromise"]), lines
     )
-    item |= {name: value for name, value in draw(st.dictionaries(names, odd_values, max_size=8)).items() if name not in item}
+    item |= {name: value for name, value in draw(st.dictionaries(names, any_values, max_size=8)).items() if name not in item}
     item |= {"data": draw(json_texts.map(json.loads).filter(_is_finite)), "runs": draw(runs)}
     item["scheduledFor"] = time
     text = json.dumps(item, ensure_ascii=draw(st.booleans()), separators=draw(st.sampled_from([(",", ":"), (" , ", ": ")])))
@@ -157,11 +157,11 @@ def _escaped(text: str) -> bytes:
 # Anything
 
 DEEP = [b"[" * 100_000, b'{"a":' * 100_000, b'{"id":"1","name":"q","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"]
-odd_numbers = st.one_of(st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400))
+extreme_numbers = st.one_of(st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400))
 hostile_values: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
-    odd_numbers,
+    extreme_numbers,
     st.text(st.characters(exclude_categories=()), max_size=6),
     st.sampled_from(
         [*WORDS, "1", [], {}, [None], [[]], {"count": {}}, [{"state": [], "startTime": {}, "error": {"a": [1e300]}}]]
@@ -195,9 +195,9 @@ def documents(draw: st.DrawFn) -> bytes:
 @st.composite
 def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
     """A job's hash with some fields missing and some of nonsense."""
-    sound: dict[bytes, bytes] = record().value
-    fields = sound if draw(st.booleans()) else {}
+    valid: dict[bytes, bytes] = record().value
+    fields = valid if draw(st.booleans()) else {}
     fields = fields | {b"itemData": draw(documents()), b"state": draw(st.sampled_from([word.encode() for word in WORDS]))}
-    odd = st.one_of(st.binary(max_size=8), time_texts, overflows)
-    names = st.sampled_from([*sound, b"ferryman", b"\xff"])
-    return fields | draw(st.dictionaries(names, odd, max_size=3))
+    malformed = st.one_of(st.binary(max_size=8), time_texts, overflows)
+    names = st.sampled_from([*valid, b"ferryman", b"\xff"])
+    return fields | draw(st.dictionaries(names, malformed, max_size=3))

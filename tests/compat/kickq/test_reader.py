@@ -103,8 +103,8 @@ def test_what_has_no_canonical_field_is_kept_byte_for_byte(case: Capture, job_id
     options |= {"hotjob": "hotjob", "hotjobTimeout": "hotjob_timeout"}
     defaults = {"hotjob": False, "hotjobTimeout": 10_000, "ghostTimes": 1, "retryInterval": 1_800_000, "ghostInterval": 1_800_000}
     for member, name in options.items():
-        kept = item.get(member)
-        assert (defaults[member] if kept is None else load_json(kept)) == said[name]
+        stored = item.get(member)
+        assert (defaults[member] if stored is None else load_json(stored)) == said[name]
     if "lastError" in item and item["lastError"] is not None:
         assert load_json(item["lastError"]) == said["last_error"]
 
@@ -244,7 +244,7 @@ def test_keys_of_others_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "redis_type", "role", "place"),
+    ("key", "redis_type", "role", "owner"),
     [
         (b"kickq:queue:", "list", "queue", ""),
         (b"kickq:queue:kickq:job:1", "list", "queue", "kickq:job:1"),
@@ -252,9 +252,9 @@ def test_keys_of_others_are_left_alone() -> None:
         (b"kickq:state:paused", "set", "state", "paused"),
     ],
 )
-def test_a_queue_may_have_any_name(key: bytes, redis_type: str, role: str, place: str) -> None:
+def test_a_queue_may_have_any_name(key: bytes, redis_type: str, role: str, owner: str) -> None:
     [fact] = FAMILY.facts(Entry(key, redis_type, [b"a:\xff"]), "kickq")
-    assert (fact.role, fact.queue or fact.label or "", fact.job_id) == (role, place, "a:\udcff")
+    assert (fact.role, fact.queue or fact.label or "", fact.job_id) == (role, owner, "a:\udcff")
 
 
 @pytest.mark.parametrize(

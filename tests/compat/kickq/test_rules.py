@@ -14,7 +14,7 @@ from ...support.captures import Capture, capture, captures
 from .keyspaces import CREATED, DAY, DELAYED, FAILED, NOW, RETRY, SUCCESS, record
 
 HEALTHY = [case for case in captures("kickq") if not case.expected.get("damage")]
-DAMAGED = [case for case in captures("kickq") if case.expected.get("damage")]
+WITH_FAULTS = [case for case in captures("kickq") if case.expected.get("damage")]
 
 
 def audit(case: Capture) -> list[Finding]:
@@ -26,7 +26,7 @@ def test_nothing_is_said_of_a_healthy_keyspace(case: Capture) -> None:
     assert audit(case) == []
 
 
-@pytest.mark.parametrize("case", DAMAGED, ids=str)
+@pytest.mark.parametrize("case", WITH_FAULTS, ids=str)
 def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
     faults = {(fault["rule"], fault["id"]) for fault in case.expected["damage"]}
     assert {(finding.rule, finding.job_id) for finding in audit(case)} == faults
@@ -110,7 +110,7 @@ PROCESSING: dict[str, Any] = {"state": b"processing", "processTimeout": 60_000}
     ],
     ids=["new", "success", "fail", "failed by time", "delayed", "retry", "ghost", "queued", "processing"],
 )
-def test_a_sound_job_breaks_no_rule(entries: list[Entry]) -> None:
+def test_a_valid_job_breaks_no_rule(entries: list[Entry]) -> None:
     assert found(entries) == {}
 
 

@@ -23,7 +23,7 @@ from . import strategies
 from .keyspaces import CREATED, DAY, DELAYED, NOW, record
 
 at = Roundtrip(FAMILY, "kickq", NOW)
-SOUND = ("healthy", "custom-prefix", "older-version")
+VALID = ("healthy", "custom-prefix", "older-version")
 UNSORTED = ("older-version-0.0.13", "older-version-0.0.10")
 """Releases that leave state sets incomplete."""
 
@@ -50,7 +50,7 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 
 
 @on_a_server
-@given(strategies.sound_records())
+@given(strategies.valid_records())
 def test_what_kickq_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
     [job] = at.read(entries).values()
@@ -110,7 +110,7 @@ def test_many_jobs_keep_their_order(client: redis.Redis) -> None:
 # Captures
 
 
-@pytest.mark.parametrize("name", [*SOUND, *UNSORTED])
+@pytest.mark.parametrize("name", [*VALID, *UNSORTED])
 def test_a_captured_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, name: str) -> None:
     case = capture("kickq", name)
     original = {entry.key: entry for entry in case.entries()}
@@ -134,7 +134,7 @@ def test_jobs_of_old_releases_come_into_the_sets_of_their_states(client: redis.R
         assert client.smembers(f"{case.prefix}:state:{word}") == said
 
 
-def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
+def test_a_crashed_keyspace_written_back_is_valid(client: redis.Redis) -> None:
     """Every job is in its place; what stays unsound is what its own document says, which no writer may decide."""
     case = capture("kickq", "crashed")
     round_trip(client, case)
@@ -182,9 +182,9 @@ def test_a_job_that_is_overdue_is_written_a_little_ahead_since_no_scheduler_look
 
 
 def test_the_odd_text_of_a_moved_document_comes_back(client: redis.Redis) -> None:
-    [entry, place] = overdue()
+    [entry, schedule] = overdue()
     spaced = evolve(entry, value={**entry.value, b"itemData": entry.value[b"itemData"].replace(b'"data":', b'"data" : ')})
-    [job] = at.read([spaced, place]).values()
+    [job] = at.read([spaced, schedule]).values()
     write(client, job)
     assert at.standing(client) == {"1": job}
     assert job.extra["kickq"]["text"] == spaced.value[b"itemData"]
@@ -244,8 +244,8 @@ def test_an_active_job_that_waits_again_keeps_what_kickq_knew_of_it(client: redi
     """As a migration requeues it: without the state word."""
     held = at.read(capture("kickq", "healthy").entries())["72"]
     assert held.extra["kickq"]["state"] == "processing"
-    kept = {name: value for name, value in held.extra["kickq"].items() if name != "state"}
-    again = reread(client, evolve(held, state=State.WAITING, extra={"kickq": kept}))
+    kickq_extra = {name: value for name, value in held.extra["kickq"].items() if name != "state"}
+    again = reread(client, evolve(held, state=State.WAITING, extra={"kickq": kickq_extra}))
     assert (again.state, again.attempts, again.payload) == (State.WAITING, held.attempts, held.payload)
     # It was promoted from delayed before it ran, and so is queued, not new.
     assert client.hget("kickq:job:72", "state") == b"queued"

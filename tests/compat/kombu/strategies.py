@@ -14,7 +14,7 @@ from ferryman.schema.native import codec
 from ferryman.schema.text import is_unicode
 from hypothesis import strategies as st
 
-from ...support.strategies import json_texts, kept_values, lines, whole_numbers
+from ...support.strategies import extra_values, json_texts, lines, whole_numbers
 from .messages import NOW, text
 
 LONG_AGO, FAR_AHEAD = -62_135_596_800_000, 253_402_300_799_999
@@ -146,7 +146,9 @@ def jobs(draw: st.DrawFn) -> Job:
     job_id, queue = draw(tags), draw(queues)
     was_message = draw(st.booleans())
     state = draw(st.sampled_from([State.WAITING, State.WAITING, State.SCHEDULED, State.ACTIVE]))
-    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    extra = draw(
+        st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, extra_values), max_size=2)
+    )
     own: dict[str, Any] = {}
     if was_message:
         own["head"] = codec.encode(draw(heads(job_id, queue)), b"")[:-1]
@@ -182,7 +184,7 @@ def jobs(draw: st.DrawFn) -> Job:
         unique_key=draw(st.one_of(st.none(), lines)),
         ttl=draw(moments),
         logs=tuple(draw(st.lists(st.binary(max_size=8), max_size=3))),
-        history=tuple(draw(st.lists(st.dictionaries(lines, kept_values, max_size=2), max_size=2))),
+        history=tuple(draw(st.lists(st.dictionaries(lines, extra_values, max_size=2), max_size=2))),
         extra=extra,
         position=draw(st.one_of(st.none(), st.integers(0, 5))),
         rank=draw(st.one_of(st.none(), st.integers(-256, 255))),

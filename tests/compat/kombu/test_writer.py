@@ -110,7 +110,7 @@ def test_messages_of_kombu_meet_no_obstacle_in_kombu(case: Capture) -> None:
 def test_kombu_itself_pops_written_jobs_in_the_order_of_the_original(server: Server, client: redis.Redis, case: Capture) -> None:
     jobs = read_all(case.entries(), case.prefix, case.captured_at_ms)
     # The same jobs, and nothing of kombu's own: from another family, in any order.
-    bare = [evolve(job, extra={name: kept for name, kept in job.extra.items() if name != "kombu"}) for job in jobs.values()]
+    bare = [evolve(job, extra={name: value for name, value in job.extra.items() if name != "kombu"}) for job in jobs.values()]
     waiting = sorted((job for job in bare if job.state is State.WAITING), key=lambda job: job.id)
     at.store(client, waiting)
     with Connection(f"redis://{server.host}:{server.port}/0") as connection:
@@ -127,7 +127,7 @@ def test_kombu_itself_pops_written_jobs_in_the_order_of_the_original(server: Ser
 
 def test_written_jobs_run_before_what_stands_in_the_queue_already(client: redis.Redis) -> None:
     client.lpush("celery", text(message("live-1")), b"junk", text(message("live-2")))
-    first, second = (evolve(one(queued(message(tag))), position=place) for place, tag in enumerate("ab"))
+    first, second = (evolve(one(queued(message(tag))), position=position) for position, tag in enumerate("ab"))
     for _ in range(2):
         at.store(client, [second, first])
         found = [raw if raw == b"junk" else messages.jobs(queued(raw))[0].id for raw in client.lrange("celery", 0, -1)]
@@ -160,7 +160,7 @@ def read_one(client: redis.Redis, job: Job) -> Job:
 
 def test_a_requeued_message_waits_as_kombu_would_have_it(client: redis.Redis) -> None:
     taken = one(*held(message()), bound())
-    extra = {name: kept for name, kept in taken.extra.items() if name != "kombu"}
+    extra = {name: value for name, value in taken.extra.items() if name != "kombu"}
     waiting = evolve(taken, state=State.WAITING, lease_expires_at=None, extra=extra)
     assert read_one(client, waiting) == waiting
     assert client.exists("unacked") == 0

@@ -10,7 +10,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ...support.strategies import json_texts, kept_values, lines, times, whole_numbers
+from ...support.strategies import extra_values, json_texts, lines, times, whole_numbers
 
 WORDS = ["inactive", "delayed", "active", "complete", "failed"]
 
@@ -34,8 +34,8 @@ state_words = st.sampled_from([word.encode() for word in WORDS])
 @st.composite
 def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
     """A job hash with some fields missing and some of nonsense."""
-    sound = draw(st.booleans())
-    record = {b"type": b"t", b"state": draw(state_words), b"priority": b"0", b"data": b"{}"} if sound else {}
+    valid = draw(st.booleans())
+    record = {b"type": b"t", b"state": draw(state_words), b"priority": b"0", b"data": b"{}"} if valid else {}
     return record | draw(st.dictionaries(fields, texts, max_size=8))
 
 
@@ -104,7 +104,9 @@ def jobs(draw: st.DrawFn) -> Job:
     state = draw(st.sampled_from([State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE]))
     unfinished = state in (State.WAITING, State.SCHEDULED, State.ACTIVE)
     queue = draw(names)
-    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    extra = draw(
+        st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, extra_values), max_size=2)
+    )
     return Job(
         id=str(draw(st.integers(1, 40))),
         queue=queue,
@@ -129,13 +131,13 @@ def jobs(draw: st.DrawFn) -> Job:
         unique_key=draw(st.one_of(st.none(), lines)),
         ttl=draw(st.one_of(st.none(), whole_numbers)),
         logs=tuple(draw(st.lists(st.binary(max_size=8), max_size=3))),
-        history=tuple(draw(st.lists(st.dictionaries(lines, kept_values, max_size=2), max_size=2))),
+        history=tuple(draw(st.lists(st.dictionaries(lines, extra_values, max_size=2), max_size=2))),
         extra={**extra, "kue": {"state": "active"}} if state is State.ACTIVE else extra,
     )
 
 
 @st.composite
-def sound_records(draw: st.DrawFn) -> list[Entry]:
+def valid_records(draw: st.DrawFn) -> list[Entry]:
     """One job as some version of kue may have left it: hash, indexes with any scores, log."""
     job_id = str(draw(st.integers(1, 10**15)))
     word, queue = draw(state_words), draw(names).encode("utf-8", "surrogateescape")
@@ -148,7 +150,7 @@ def sound_records(draw: st.DrawFn) -> list[Entry]:
     member = draw(st.sampled_from([job_id, padded(job_id)])).encode()
     scores = st.floats(allow_nan=False)
     keys = (b"q:jobs", b"q:jobs:" + word, b"q:jobs:" + queue + b":" + word)
-    places = [Entry(key, "zset", [(member, draw(scores))]) for key in keys]
+    index_entries = [Entry(key, "zset", [(member, draw(scores))]) for key in keys]
     log = draw(st.lists(st.binary(max_size=5), max_size=3))
     logs = [Entry(f"q:job:{job_id}:log".encode(), "list", log)] if log else []
-    return [Entry(f"q:job:{job_id}".encode(), "hash", record), *places, *logs]
+    return [Entry(f"q:job:{job_id}".encode(), "hash", record), *index_entries, *logs]

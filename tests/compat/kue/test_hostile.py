@@ -21,10 +21,10 @@ FIELDS = (
 )
 def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
     started = time.process_time()
-    sound = {b"type": b"t", b"state": b"inactive"}
+    valid = {b"type": b"t", b"state": b"inactive"}
     for name in FIELDS:
         keys = [
-            Entry(b"q:job:1", "hash", sound | {name: raw}),
+            Entry(b"q:job:1", "hash", valid | {name: raw}),
             Entry(b"q:jobs:t:inactive", "zset", [(raw, 1.0)]),
             Entry(b"q:job:1:log", "list", [raw]),
             Entry(b"q:ids", "string", raw),

@@ -25,7 +25,7 @@ NOT_TYPED = {"crashed": {"27", "36"}}
 """Hashes without a type: kue's API calls them invalid, here they are jobs in an unknown state."""
 
 
-def kept(job: Job, field: str) -> bytes | None:
+def stored_field(job: Job, field: str) -> bytes | None:
     """A hash field that no canonical field speaks for."""
     raw: bytes | None = job.extra.get("kue", {}).get("fields", {}).get(field)
     return raw
@@ -83,14 +83,14 @@ def test_times_that_kue_keeps_in_other_words_are_derived(case: Capture, job_id: 
 def test_what_has_no_canonical_field_is_kept_byte_for_byte(case: Capture, job_id: str) -> None:
     job, said = jobs(case)[job_id], case.expected["jobs_by_id"][job_id]
     if said["remove_on_complete"] is not None:
-        assert kept(job, "removeOnComplete") == str(said["remove_on_complete"]).encode()
+        assert stored_field(job, "removeOnComplete") == str(said["remove_on_complete"]).encode()
     if said["progress_data"] is not None:
-        assert load_json(kept(job, "progress_data") or b"") == said["progress_data"]
+        assert load_json(stored_field(job, "progress_data") or b"") == said["progress_data"]
     if said["backoff"] is not None:
-        text = (kept(job, "backoff") or b"").decode()
+        text = (stored_field(job, "backoff") or b"").decode()
         assert said["backoff"] == (f"function: {text}" if text.startswith("function") else load_json(text.encode()))
     if said["failed_at"] is not None and job.state is not State.FAILED:
-        assert kept(job, "failed_at") == str(said["failed_at"]).encode()
+        assert stored_field(job, "failed_at") == str(said["failed_at"]).encode()
 
 
 @pytest.mark.parametrize("case", [case for case in CAPTURES if case.name != "crashed"], ids=str)
@@ -143,7 +143,7 @@ def test_totals_hold_the_counters_and_registries(case: Capture) -> None:
 def test_a_hash_without_type_is_a_job_in_an_unknown_state() -> None:
     job = jobs(capture("kue", "crashed"))["27"]
     assert (job.queue, job.state, job.result) == ("", State.UNKNOWN, b'"late"')
-    assert kept(job, "state") == b"complete"
+    assert stored_field(job, "state") == b"complete"
 
 
 def test_an_index_member_without_hash_is_no_job() -> None:
@@ -154,7 +154,7 @@ def test_an_index_member_without_hash_is_no_job() -> None:
 
 def test_the_backoff_of_a_function_is_kept_as_text() -> None:
     job = jobs(capture("kue", "healthy"))["119"]
-    assert kept(job, "backoff") == b"function(attempts, delay){ return attempts * 1500 + (delay || 0); }"
+    assert stored_field(job, "backoff") == b"function(attempts, delay){ return attempts * 1500 + (delay || 0); }"
 
 
 def test_a_job_that_kue_would_write_the_same_way_has_no_extra() -> None:
@@ -178,7 +178,7 @@ def test_a_priority_is_a_number_or_kept_as_text(text: bytes, priority: float | N
     job = one(Entry(b"q:job:1", "hash", {b"type": b"t", b"state": b"inactive", b"priority": text, b"data": b"{}"}))
     assert job.priority == priority
     if priority is None:
-        assert kept(job, "priority") == text
+        assert stored_field(job, "priority") == text
 
 
 def test_a_delayed_job_of_kue_0_8_is_due_after_its_delay_since_the_last_failure() -> None:

@@ -89,7 +89,7 @@ def test_rules_are_numbered_from_1_to_34() -> None:
 
 # The smallest case of each rule: one sound job, and one thing wrong
 
-SOUND = {
+VALID = {
     b"type": b"mail",
     b"data": b"{}",
     b"priority": b"0",
@@ -110,7 +110,7 @@ def keyspace(
     score: float = 0.0,
 ) -> list[Entry]:
     """One waiting job in a keyspace of its own, with changed (None: removed) fields, without ``missing`` keys, with ``more``."""
-    record = {name: value for name, value in (SOUND | (changes or {})).items() if value is not None}
+    record = {name: value for name, value in (VALID | (changes or {})).items() if value is not None}
     word = record.get(b"state", b"inactive")
     queue = record.get(b"type") or b"mail"
     entries = [
@@ -131,7 +131,7 @@ def found(entries: list[Entry]) -> dict[str, Severity]:
     return {finding.rule: finding.severity for finding in read_keyspace(FAMILY, entries, "q", NOW).findings()}
 
 
-def test_the_sound_job_breaks_no_rule() -> None:
+def test_the_valid_job_breaks_no_rule() -> None:
     assert found(keyspace()) == {}
 
 
@@ -221,7 +221,7 @@ def test_one_thing_wrong_breaks_exactly_its_rules(entries: list[Entry], rules: d
     assert found(entries) == rules
 
 
-@given(st.dictionaries(st.sampled_from(sorted(SOUND)), st.one_of(numbers, st.just(b"active")), max_size=3), st.integers(0, 2**62))
+@given(st.dictionaries(st.sampled_from(sorted(VALID)), st.one_of(numbers, st.just(b"active")), max_size=3), st.integers(0, 2**62))
 def test_findings_are_one_printable_line_each(changes: dict[bytes, bytes], now_ms: int) -> None:
     seen = read_keyspace(FAMILY, keyspace({**changes}), "q", now_ms)
     for finding in seen.findings():

@@ -32,7 +32,7 @@ each_healthy_capture = pytest.mark.parametrize(
 
 
 @on_a_server
-@given(strategies.sound_records())
+@given(strategies.valid_records())
 def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
     [job] = at.read(entries).values()
@@ -82,7 +82,7 @@ def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.R
         assert (written[key].redis_type, written[key].value) == (entry.redis_type, value), key
 
 
-def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
+def test_a_crashed_keyspace_written_back_is_valid(client: redis.Redis) -> None:
     """Every job that can be carried is, in its place; what stays unsound is what no writer may decide."""
     case = capture("kue", "crashed")
     jobs = {job_id: job for job_id, job in at.read(case.entries()).items() if not at.errors(job)}
@@ -200,15 +200,15 @@ def test_what_kue_cant_express_is_named(job: Job, rule: str, severity: str) -> N
 
 @pytest.mark.parametrize("case", captures("kue"), ids=str)
 def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
-    damaged = {"11", "12", "27", "30", "32", "33", "36"} if case.name == "crashed" else set()
+    incomplete = {"11", "12", "27", "30", "32", "33", "36"} if case.name == "crashed" else set()
     for job in at.of(case).read(case.entries()).values():
-        assert job.id in damaged or list(FAMILY.incompatibilities(job)) == []
+        assert job.id in incomplete or list(FAMILY.incompatibilities(job)) == []
 
 
 def test_jobs_whose_ids_are_no_numbers_get_some_and_keep_their_own(client: redis.Redis) -> None:
-    placed = [evolve(SIMPLE, id=f"job-{letter}", position=place, rank=0) for place, letter in enumerate("zmak")]
+    ordered = [evolve(SIMPLE, id=f"job-{letter}", position=position, rank=0) for position, letter in enumerate("zmak")]
     requeued = evolve(SIMPLE, id="was-active", rank=0)
-    jobs = [*placed, requeued, evolve(SIMPLE, id="done", state=State.COMPLETED), evolve(SIMPLE, id="7", position=4, priority=0)]
+    jobs = [*ordered, requeued, evolve(SIMPLE, id="done", state=State.COMPLETED), evolve(SIMPLE, id="7", position=4, priority=0)]
     at.store(client, jobs)
     at.store(client, jobs)
     found = at.standing(client)

@@ -9,7 +9,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ...support.strategies import kept_values, lines, whole_numbers
+from ...support.strategies import extra_values, lines, whole_numbers
 from ...support.strategies import times as ms_times
 from ..kue.strategies import numbers
 
@@ -109,7 +109,9 @@ json_texts = st.one_of(
 def jobs(draw: st.DrawFn) -> Job:
     """Any job that pjq can hold: nothing read from pjq, as it might come from another family."""
     state = draw(st.sampled_from([State.WAITING, State.COMPLETED, State.FAILED]))
-    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    extra = draw(
+        st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, extra_values), max_size=2)
+    )
     return Job(
         id=draw(ids),
         queue=draw(queue_names),
@@ -134,27 +136,27 @@ def jobs(draw: st.DrawFn) -> Job:
         unique_key=draw(st.one_of(st.none(), lines)),
         ttl=draw(st.one_of(st.none(), whole_numbers)),
         logs=tuple(draw(st.lists(st.binary(max_size=8), max_size=3))),
-        history=tuple(draw(st.lists(st.dictionaries(lines, kept_values, max_size=2), max_size=2))),
+        history=tuple(draw(st.lists(st.dictionaries(lines, extra_values, max_size=2), max_size=2))),
         extra=extra,
     )
 
 
 @st.composite
-def sound_records(draw: st.DrawFn) -> list[Entry]:
+def valid_records(draw: st.DrawFn) -> list[Entry]:
     """One job as some program may have left it: a hash of any content, and the containers of one state with any scores."""
     job_id, queue = draw(ids), draw(queue_names)
     record = draw(st.dictionaries(fields, st.one_of(short_payloads, times, id_bytes), max_size=6))
     record[b"json"] = draw(short_payloads)
-    place = draw(st.sampled_from(["queued", "dispatched", "processing", "finished"]))
-    if place != "finished":
+    role = draw(st.sampled_from(["queued", "dispatched", "processing", "finished"]))
+    if role != "finished":
         record.pop(b"finished_at", None)
     member = job_id.encode()
-    containers = ["processing", "progress"] if place == "processing" else [place]
+    containers = ["processing", "progress"] if role == "processing" else [role]
     keys = [f"jobs_{container}:{queue}".encode() for container in containers]
-    places = [Entry(key, "list", [member]) if place == "queued" else Entry(key, "zset", [(member, draw(scores))]) for key in keys]
+    entries = [Entry(key, "list", [member]) if role == "queued" else Entry(key, "zset", [(member, draw(scores))]) for key in keys]
     worker = record.get(b"worker_uuid")
-    if place == "processing" and worker and draw(st.booleans()):
+    if role == "processing" and worker and draw(st.booleans()):
         seen = draw(st.integers(10**15, 2 * 10**15)) / 1_000_000
-        places.append(Entry(f"workers_busy:{queue}".encode(), "set", [worker]))
-        places.append(Entry(f"workers_last_seen:{queue}".encode(), "zset", [(worker, seen)]))
-    return [Entry(member, "hash", record), *places]
+        entries.append(Entry(f"workers_busy:{queue}".encode(), "set", [worker]))
+        entries.append(Entry(f"workers_last_seen:{queue}".encode(), "zset", [(worker, seen)]))
+    return [Entry(member, "hash", record), *entries]

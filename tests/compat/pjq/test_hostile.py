@@ -77,7 +77,7 @@ def test_a_huge_or_deep_text_costs_bounded_time(field: bytes, text: bytes) -> No
     assert time.monotonic() - started < GENEROUS_SECONDS
 
 
-kept = st.recursive(
+overflows = st.recursive(
     st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=4), st.binary(max_size=4)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=2),
@@ -87,7 +87,7 @@ kept = st.recursive(
 )
 
 
-@given(kept, st.sampled_from([State.WAITING, State.ACTIVE, State.COMPLETED]))
+@given(overflows, st.sampled_from([State.WAITING, State.ACTIVE, State.COMPLETED]))
 def test_an_extra_that_was_not_made_here_is_an_obstacle_or_harmless(extra: Any, state: State) -> None:
     job = Job(id="u", queue="q", name="", state=state, payload=b"{}", extra={"pjq": extra})
     if any(each.severity is Severity.ERROR for each in FAMILY.incompatibilities(job)):

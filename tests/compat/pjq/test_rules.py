@@ -99,7 +99,7 @@ def zset(name: bytes, score: float, member: bytes = ID) -> Entry:
 
 
 def job(
-    place: str = "queued",
+    role: str = "queued",
     changes: dict[bytes, bytes | None] | None = None,
     *,
     missing: tuple[bytes, ...] = (),
@@ -107,9 +107,9 @@ def job(
     score: float = NOW - 2,
 ) -> list[Entry]:
     """One job in a keyspace of its own, with changed (None: removed) fields, without ``missing`` keys, with ``more``."""
-    record = {name: value for name, value in (HASHES[place] | (changes or {})).items() if value is not None}
+    record = {name: value for name, value in (HASHES[role] | (changes or {})).items() if value is not None}
     entries = [Entry(ID, "hash", record)]
-    match place:
+    match role:
         case "queued":
             entries.append(Entry(b"jobs_queued:q", "list", [ID]))
         case "dispatched":
@@ -129,9 +129,9 @@ def found(entries: list[Entry]) -> dict[str, str]:
     return {finding.rule: str(finding.severity) for finding in read_keyspace(FAMILY, entries, "", NOW_MS).findings()}
 
 
-@pytest.mark.parametrize("place", HASHES)
-def test_a_sound_job_breaks_no_rule(place: str) -> None:
-    assert found(job(place)) == {}
+@pytest.mark.parametrize("role", HASHES)
+def test_a_valid_job_breaks_no_rule(role: str) -> None:
+    assert found(job(role)) == {}
 
 
 IDLE = Entry(b"workers_idle:q", "set", [b"i"])

@@ -9,7 +9,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ...support.strategies import kept_values, lines, times, whole_numbers
+from ...support.strategies import extra_values, lines, times, whole_numbers
 
 WORDS = ["waiting", "scheduled", "running", "depends", "failed", "complete", "stalled", "throttled", "pending", "recur"]
 
@@ -61,8 +61,8 @@ ids = st.sampled_from(["1", "2", "", "1-history", "1-dependents", "q", "q:x", "\
 @st.composite
 def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
     """A job hash with some fields missing and some of nonsense."""
-    sound = draw(st.booleans())
-    record = {b"jid": b"1", b"queue": b"q", b"state": draw(state_words), b"priority": b"0", b"data": b"{}"} if sound else {}
+    valid = draw(st.booleans())
+    record = {b"jid": b"1", b"queue": b"q", b"state": draw(state_words), b"priority": b"0", b"data": b"{}"} if valid else {}
     return record | draw(st.dictionaries(fields, texts, max_size=8))
 
 
@@ -134,7 +134,7 @@ names = st.one_of(
     st.binary(min_size=1, max_size=8).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
 )
 events = st.one_of(
-    st.dictionaries(st.one_of(lines, st.sampled_from(["what", "when", "about", "q"])), kept_values, max_size=3),
+    st.dictionaries(st.one_of(lines, st.sampled_from(["what", "when", "about", "q"])), extra_values, max_size=3),
     st.fixed_dictionaries({"what": st.sampled_from(["put", "popped", "done", "note"]), "when": st.integers(0, 2**40)}),
     st.fixed_dictionaries({"what": st.just("put"), "when": st.integers(0, 2**40), "q": names}),
 )
@@ -148,7 +148,7 @@ def jobs(draw: st.DrawFn) -> Job:
     state = draw(st.sampled_from([State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE, State.BLOCKED]))
     unfinished = state not in (State.COMPLETED, State.FAILED)
     queue = draw(names)
-    extra = draw(st.dictionaries(st.sampled_from(["kue", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    extra = draw(st.dictionaries(st.sampled_from(["kue", "migration", "b64"]), st.dictionaries(lines, extra_values), max_size=2))
     payload = json_texts.filter(lambda raw: raw != b"false")
     return Job(
         id=f"job{draw(st.integers(1, 40))}",

@@ -46,8 +46,8 @@ def test_a_field_of_any_size_is_kept_and_read_in_time(name: str, raw: bytes) -> 
     [job] = [job for subject in seen.subjects.values() if (job := FAMILY.read(subject, seen.keyspace)) is not None]
     assert all(len(finding.detail) < 2000 for finding in seen.findings())
     extra = job.extra["qless"]
-    kept = job.payload if name == "data" else {**extra.get("fields", {}), **extra.get("state_fields", {})}.get(name)
-    assert kept == raw or (name, job.queue.encode()) == ("queue", raw)
+    found = job.payload if name == "data" else {**extra.get("fields", {}), **extra.get("state_fields", {})}.get(name)
+    assert found == raw or (name, job.queue.encode()) == ("queue", raw)
     assert time.monotonic() - began < 30
 
 

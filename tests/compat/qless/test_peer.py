@@ -63,8 +63,8 @@ def findings(client: redis.Redis) -> list[Finding]:
 def foreign(jobs: list[Job]) -> list[Job]:
     """The same jobs as if read from a system whose lowest priority runs first."""
     return [
-        evolve(job, extra={}, priority=-int(job.priority or 0), rank=-int(job.priority or 0), position=place)
-        for place, job in enumerate(jobs)
+        evolve(job, extra={}, priority=-int(job.priority or 0), rank=-int(job.priority or 0), position=position)
+        for position, job in enumerate(jobs)
         if job.state in (State.WAITING, State.SCHEDULED, State.FAILED, State.COMPLETED)
     ]
 

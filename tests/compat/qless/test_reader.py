@@ -236,12 +236,12 @@ def one(*given_entries: Entry) -> Job:
 
 
 def record(**fields: bytes) -> Entry:
-    sound = {b"jid": b"1", b"queue": b"q", b"klass": b"K", b"state": b"waiting", b"data": b"{}"}
-    return Entry(b"ql:j:1", "hash", sound | {name.encode(): value for name, value in fields.items()})
+    valid = {b"jid": b"1", b"queue": b"q", b"klass": b"K", b"state": b"waiting", b"data": b"{}"}
+    return Entry(b"ql:j:1", "hash", valid | {name.encode(): value for name, value in fields.items()})
 
 
 @pytest.mark.parametrize(
-    ("word", "place", "state"),
+    ("word", "role", "state"),
     [
         (b"waiting", "work", State.WAITING),
         (b"waiting", "scheduled", State.SCHEDULED),
@@ -255,8 +255,8 @@ def record(**fields: bytes) -> Entry:
         (b"\xff", "work", State.UNKNOWN),
     ],
 )
-def test_states_are_words_and_sometimes_places(word: bytes, place: str, state: State) -> None:
-    index = Entry(f"ql:q:q-{place}".encode(), "zset", [(b"1", 1.0)])
+def test_states_are_words_and_sometimes_places(word: bytes, role: str, state: State) -> None:
+    index = Entry(f"ql:q:q-{role}".encode(), "zset", [(b"1", 1.0)])
     assert one(record(state=word), index).state is state
 
 

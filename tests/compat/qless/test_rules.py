@@ -16,8 +16,8 @@ from .strategies import numbers
 NOW = 1_800_000_000_000
 NOW_S = NOW / 1000
 
-DAMAGED = ("crashed", "crashed-reqless", "odd")
-each_healthy_capture = pytest.mark.parametrize("case", [case for case in captures("qless") if case.name not in DAMAGED], ids=str)
+BROKEN = ("crashed", "crashed-reqless", "odd")
+each_healthy_capture = pytest.mark.parametrize("case", [case for case in captures("qless") if case.name not in BROKEN], ids=str)
 
 
 def audit(case: Capture) -> list[Finding]:
@@ -101,7 +101,7 @@ def test_rules_are_numbered_from_1_to_38() -> None:
 # The smallest case of each rule: one sound job, and one thing wrong
 
 PUT = 1_799_999_000
-SOUND = {
+VALID = {
     b"jid": b"1",
     b"klass": b"K",
     b"data": b"{}",
@@ -125,7 +125,7 @@ def zset(key: bytes, score: float = 0.0, member: bytes = b"1") -> Entry:
 
 def keyspace(changes: dict[bytes, bytes | None] | None = None, *more: Entry, without: tuple[bytes, ...] = ()) -> list[Entry]:
     """One sound job, by default a waiting one, with changed (None: removed) fields, ``more`` keys, and some left out."""
-    fields = {name: value for name, value in (SOUND | (changes or {})).items() if value is not None}
+    fields = {name: value for name, value in (VALID | (changes or {})).items() if value is not None}
     entries = {
         entry.key: entry
         for entry in (
@@ -134,14 +134,14 @@ def keyspace(changes: dict[bytes, bytes | None] | None = None, *more: Entry, wit
             zset(b"queues", PUT, b"q"),
             zset(b"t:t", PUT),
             zset(b"tags", 1, b"t"),
-            *_place(fields.get(b"state", b"")),
+            *_entries(fields.get(b"state", b"")),
             *more,
         )
     }
     return [entry for key, entry in entries.items() if key.removeprefix(b"ql:") not in without]
 
 
-def _place(word: bytes) -> list[Entry]:
+def _entries(word: bytes) -> list[Entry]:
     match word:
         case b"waiting":
             return [zset(b"q:q-work", SCORE)]
@@ -154,7 +154,7 @@ def _place(word: bytes) -> list[Entry]:
         case b"failed":
             return [Entry(b"ql:f:g", "list", [b"1"]), Entry(b"ql:failures", "set", [b"g"])]
         case b"depends":
-            other = Entry(b"ql:j:2", "hash", SOUND | {b"jid": b"2", b"tags": b"{}"})
+            other = Entry(b"ql:j:2", "hash", VALID | {b"jid": b"2", b"tags": b"{}"})
             history = Entry(b"ql:j:2-history", "list", [b'[1,"put",{"q":"q"}]'])
             edges = [Entry(b"ql:j:1-dependencies", "set", [b"2"]), Entry(b"ql:j:2-dependents", "set", [b"1"])]
             return [zset(b"q:q-depends", PUT), zset(b"q:q-work", SCORE, b"2"), other, history, *edges]
@@ -195,7 +195,7 @@ def found(entries: list[Entry]) -> dict[str, str]:
         keyspace(GRACE, without=(b"w:w:jobs",)),
     ],
 )
-def test_a_sound_job_in_any_state_breaks_no_rule(entries: list[Entry]) -> None:
+def test_a_valid_job_in_any_state_breaks_no_rule(entries: list[Entry]) -> None:
     assert found(entries) == {}
 
 
@@ -203,7 +203,7 @@ def test_a_sound_job_in_any_state_breaks_no_rule(entries: list[Entry]) -> None:
     ("entries", "rules"),
     [
         (keyspace(without=GONE), {"QLESS-1": "error"}),
-        (keyspace({name: None for name in SOUND if name != b"state"}, without=(b"t:t", b"tags")), {"QLESS-2": "error"}),
+        (keyspace({name: None for name in VALID if name != b"state"}, without=(b"t:t", b"tags")), {"QLESS-2": "error"}),
         (keyspace({b"state": b"paused"}), {"QLESS-2": "error"}),
         (keyspace({b"klass": None}), {"QLESS-2": "error"}),
         (keyspace(without=(b"q:q-work",)), {"QLESS-3": "error"}),
@@ -233,7 +233,7 @@ def test_a_sound_job_in_any_state_breaks_no_rule(entries: list[Entry]) -> None:
         (keyspace(None, Entry(b"ql:j:1-history", "list", [b'[1,"put",{"q":"q"}]', b"junk"])), {"QLESS-15": "warning"}),
         (keyspace(FAILED, without=(b"failures",)), {"QLESS-16": "warning"}),
         (keyspace(None, Entry(b"ql:failures", "set", [b"g"])), {"QLESS-16": "warning"}),
-        (keyspace(None, *_place(b"failed")), {"QLESS-9": "error", "QLESS-17": "error"}),
+        (keyspace(None, *_entries(b"failed")), {"QLESS-9": "error", "QLESS-17": "error"}),
         (keyspace(FAILED, Entry(b"ql:f:g", "list", [b"1", b"1"])), {"QLESS-7": "error", "QLESS-17": "error"}),
         (keyspace(None, zset(b"completed", PUT)), {"QLESS-9": "error", "QLESS-18": "error"}),
         (keyspace(COMPLETE, without=GONE), {"QLESS-18": "warning"}),
@@ -244,7 +244,7 @@ def test_a_sound_job_in_any_state_breaks_no_rule(entries: list[Entry]) -> None:
         (keyspace(DEPENDS, without=(b"j:2-dependents",)), {"QLESS-21": "error"}),
         (keyspace(DEPENDS, without=(b"j:2", b"j:2-history", b"q:q-work")), {"QLESS-21": "error", "QLESS-22": "warning"}),
         (
-            keyspace(None, *(entry for entry in _place(b"depends") if b"depend" in entry.key[-13:] and b":j:" in entry.key)),
+            keyspace(None, *(entry for entry in _entries(b"depends") if b"depend" in entry.key[-13:] and b":j:" in entry.key)),
             {"QLESS-21": "error", "QLESS-22": "warning"},
         ),
         (
@@ -314,7 +314,7 @@ def test_circles_of_up_to_three_jobs_are_seen(jobs: int, found: bool) -> None:
     for number in range(jobs):
         job_id, other = b"%d" % number, b"%d" % ((number + 1) % jobs)
         entries += [
-            Entry(b"ql:j:" + job_id, "hash", SOUND | {b"jid": job_id, b"state": b"depends", b"tags": b"{}"}),
+            Entry(b"ql:j:" + job_id, "hash", VALID | {b"jid": job_id, b"state": b"depends", b"tags": b"{}"}),
             Entry(b"ql:j:" + job_id + b"-history", "list", [b'[1,"put",{"q":"q"}]']),
             Entry(b"ql:j:" + job_id + b"-dependencies", "set", [other]),
             Entry(b"ql:j:" + other + b"-dependents", "set", [job_id]),
@@ -327,7 +327,7 @@ def test_circles_of_up_to_three_jobs_are_seen(jobs: int, found: bool) -> None:
 
 
 def test_a_job_whose_dependency_is_complete_is_told_to_run() -> None:
-    other = Entry(b"ql:j:2", "hash", SOUND | {b"jid": b"2", b"tags": b"{}", b"state": b"complete", b"queue": b""})
+    other = Entry(b"ql:j:2", "hash", VALID | {b"jid": b"2", b"tags": b"{}", b"state": b"complete", b"queue": b""})
     entries = keyspace(DEPENDS, other, zset(b"completed", PUT, b"2"), without=(b"q:q-work",))
     assert found(entries) == {"QLESS-21": "error"}
     seen = read_keyspace(FAMILY, entries, "ql", NOW)
@@ -343,7 +343,7 @@ def test_a_job_whose_dependency_is_complete_is_told_to_run() -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(sorted(SOUND)), st.one_of(numbers, st.just(b"running")), max_size=3), st.integers(0, 2**62)
+    st.dictionaries(st.sampled_from(sorted(VALID)), st.one_of(numbers, st.just(b"running")), max_size=3), st.integers(0, 2**62)
 )
 def test_findings_are_one_printable_line_each(changes: dict[bytes, bytes], now_ms: int) -> None:
     for finding in read_keyspace(FAMILY, keyspace({**changes}), "ql", now_ms).findings():

@@ -18,8 +18,8 @@ from . import strategies
 NOW = 1_800_000_000_000
 at = Roundtrip(FAMILY, "ql", NOW)
 
-DAMAGED = ("crashed", "crashed-reqless")
-each_sound_capture = pytest.mark.parametrize("case", [case for case in captures("qless") if case.name not in DAMAGED], ids=str)
+BROKEN = ("crashed", "crashed-reqless")
+each_healthy_capture = pytest.mark.parametrize("case", [case for case in captures("qless") if case.name not in BROKEN], ids=str)
 
 
 # Reading back
@@ -60,8 +60,8 @@ def is_reproduced(entry: Entry, case: Capture) -> bool:
     return not (limits or beats or leftover)
 
 
-@each_sound_capture
-def test_a_sound_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, case: Capture) -> None:
+@each_healthy_capture
+def test_a_valid_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, case: Capture) -> None:
     at.of(case).store(client, at.of(case).read(case.entries()).values())
     original = {entry.key: entry for entry in case.entries() if is_reproduced(entry, case)}
     written = {key: entry for key, entry in dump(client).items() if is_reproduced(entry, case)}
@@ -71,7 +71,7 @@ def test_a_sound_keyspace_written_back_is_the_same_key_for_key(client: redis.Red
         assert (written[key].redis_type, written[key].value) == (entry.redis_type, value), key
 
 
-@each_sound_capture
+@each_healthy_capture
 def test_registers_name_what_they_named_before(client: redis.Redis, case: Capture) -> None:
     jobs = at.of(case).read(case.entries()).values()
     at.of(case).store(client, jobs)
@@ -90,8 +90,8 @@ def test_registers_name_what_they_named_before(client: redis.Redis, case: Captur
     assert {tag for tag in counters if counted.get(tag) != counters[tag]} == drifted
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis, name: str) -> None:
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_crashed_keyspace_written_back_is_valid(client: redis.Redis, name: str) -> None:
     """Every job that can be carried is, in its one place; what stays unsound is what no writer may decide."""
     case = capture("qless", name)
     jobs = at.of(case).read(case.entries())
@@ -138,8 +138,8 @@ def test_texts_of_an_older_state_are_not_put_into_a_newer_one(client: redis.Redi
 
 def test_a_requeued_job_waits_before_the_others_of_its_priority(client: redis.Redis) -> None:
     job = held()
-    kept = {name: value for name, value in job.extra["qless"].items() if name not in ("state", "scores", "state_fields")}
-    requeued = evolve(job, state=State.WAITING, lease_expires_at=None, extra={"qless": kept})
+    qless_extra = {name: value for name, value in job.extra["qless"].items() if name not in ("state", "scores", "state_fields")}
+    requeued = evolve(job, state=State.WAITING, lease_expires_at=None, extra={"qless": qless_extra})
     found = read_one(client, requeued)
     assert (found.state, found.attempts) == (State.WAITING, job.attempts)
     score = client.zscore(f"ql:q:{job.queue}-work", job.id)
@@ -158,8 +158,8 @@ def test_a_job_that_no_qless_worker_holds_waits(client: redis.Redis) -> None:
 def test_jobs_of_a_family_whose_lowest_priority_runs_first_keep_their_order(client: redis.Redis) -> None:
     order = [("a", -15, 0), ("b", -15, 1), ("c", 0, 2), ("e", 0, 3), ("d", 7, 4)]
     jobs = [
-        Job(id=job_id, queue="q", name="K", state=State.WAITING, payload=b"1", priority=rank, rank=rank, position=place)
-        for job_id, rank, place in order
+        Job(id=job_id, queue="q", name="K", state=State.WAITING, payload=b"1", priority=rank, rank=rank, position=position)
+        for job_id, rank, position in order
     ]
     at.store(client, reversed(jobs))
     assert client.zrevrange("ql:q:q-work", 0, -1) == [job_id.encode() for job_id, _, _ in order]

@@ -122,9 +122,9 @@ numerals = st.one_of(
 @given(stored(numerals))
 def test_plain_digits_are_the_number_that_python_reads(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    answers = found.parse_ints()
-    assert answers.dtype == np.int64
-    assert answers.tolist() == [
+    results = found.parse_ints()
+    assert results.dtype == np.int64
+    assert results.tolist() == [
         parse_int(value) if value.isdigit() and len(value) <= PLAIN_DIGITS else NO_NUMBER for value in values
     ]
 
@@ -149,10 +149,10 @@ def read(text: bytes) -> float | None:
 @given(stored(decimals))
 def test_decimals_are_what_python_reads_or_nothing(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    answers = found.parse_floats()
-    assert answers.dtype == np.float64
-    for value, answer in zip(values, answers.tolist(), strict=True):
-        assert math.isnan(answer) or repr(answer) == repr(read(value)), value
+    results = found.parse_floats()
+    assert results.dtype == np.float64
+    for value, result in zip(values, results.tolist(), strict=True):
+        assert math.isnan(result) or repr(result) == repr(read(value)), value
 
 
 @given(stored(decimals.filter(lambda text: read(text) is not None and not math.isnan(float(text)))))
@@ -179,11 +179,11 @@ def test_a_text_names_a_number_between_two_others(before: bytes, after: bytes, d
     found, values = data.draw(stored(st.one_of(named, named, short, numeral)))
     pattern = re.compile(re.escape(before) + rb"([1-9][0-9]{0,17})" + re.escape(after))
     matches = [pattern.fullmatch(value) for value in values]
-    answers = found.int_between(before, after)
-    assert answers.dtype == np.int64
-    assert answers.tolist() == [int(match[1]) if match else NO_NUMBER for match in matches]
+    results = found.int_between(before, after)
+    assert results.dtype == np.int64
+    assert results.tolist() == [int(match[1]) if match else NO_NUMBER for match in matches]
     if not after:
-        assert found.int_between(before).tolist() == answers.tolist()
+        assert found.int_between(before).tolist() == results.tolist()
 
 
 # Groups
@@ -225,9 +225,9 @@ def test_codes_are_right_where_their_table_grows(count: int) -> None:
 def test_texts_are_compared_to_one_value(case: tuple[BinaryViews, list[bytes]], other: bytes) -> None:
     found, values = case
     for value in [*values, other, b"", other + b"\0"]:
-        answers = found.equals(value)
-        assert answers.dtype == np.bool_
-        assert answers.tolist() == [each == value for each in values]
+        results = found.equals(value)
+        assert results.dtype == np.bool_
+        assert results.tolist() == [each == value for each in values]
 
 
 @given(st.lists(st.none() | raws, min_size=1))

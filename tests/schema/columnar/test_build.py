@@ -126,7 +126,7 @@ def test_what_is_no_base64_is_told(values: list[bytes], way: Way) -> None:
             expected.append(found if b64encode(found) == value else None)
         except (Error, ValueError):
             expected.append(None)
-    assert [text if sound else None for text, sound in zip(texts.to_list(), are_valid.tolist(), strict=True)] == expected
+    assert [text if is_valid else None for text, is_valid in zip(texts.to_list(), are_valid.tolist(), strict=True)] == expected
 
 
 @given(st.lists(st.lists(raws, max_size=4), min_size=1, max_size=4), st.randoms(use_true_random=False))

@@ -19,43 +19,43 @@ BLANKS = [b"", b" ", b"\n", b"\r", b"\t", b" \r\n\t "]
 NO_BLANKS = [b"\0", b"\v", b"\f", b"\x1f", b"\x7f", b"\xa0", b"\xc2\x85", b"\xc2\xa0", b"\xe2\x80\xa8", b"\xe3\x80\x80"]
 BOM = b"\xef\xbb\xbf"
 
-ODD_NUMBERS = [
+MALFORMED_NUMBERS = [
     *rb"0 -0 00 01 -01 - +1 --1 1. .5 -.5 0.0 1.5.5 1.e5 1-2 1+ 0x1 1_000 1a NaN -NaN nan Infinity -Infinity inf".split(),
     *rb"1e5 1E5 1e+5 1E-5 1e 1e+ 1e- e5 1e5.0 1e05 1e00005 0e0 1e308 1e309 1e999 -1e999 1e-999 1e99999999999".split(),
     *(sign + b"9" * count for sign in (b"", b"-", b"0.", b"1e") for count in (17, 18, 19, 20, 309, 3999, 4000, 4300, 4301, 5000)),
     *(b"9" * 18 + b"." + b"9" * 18 + exponent for exponent in (b"", b"e99", b"e-99", b"e100", b"E+99")),
     *(b"\xd9\xa3", b"1\xd9\xa3", b"\xef\xbc\x91", b"1 1", b"0 0", b"-\n1", b"1 .5"),
 ]
-ODD_WORDS = rb"true True tru truee false fals falsy null nul None nulltrue t f n".split()
-ODD_STRINGS = [
+MALFORMED_WORDS = rb"true True tru truee false fals falsy null nul None nulltrue t f n".split()
+MALFORMED_STRINGS = [
     *rb""" " "a a" "a\" "\ "\" "\\" "\\\" 'a' "a"b" "\x41" "\0" "\u" "\u12" "\u123" "\u1234 "\u12g4" "\U1234" """.split(),
     *rb""" "\u+123" "\u-123" "\u0x1f" "\u0000" "\u001f" "\uFFFF" "\uabCD" "\ud7ff" "\ud800" "\udbff" "\udc00" """.split(),
     *rb""" "\uDFFF" "\ue000" "\ud83d\ude00" "\ude00\ud83d" "\ud83d\u0041" "\ud83dx" "\ud83d\n" """.split(),
     *(b'"\n"', b'"\0"', b'"\x1f"', b'"\x7f"', b'"\\u 123"', b'"\\\n"', b'"\\u00\xc3\xa9"'),
 ]
-ODD_BYTES = [
+MALFORMED_BYTES = [
     *(b"\xf0\x9f\x98\x80", b"\xed\x9f\xbf", b"\xee\x80\x80", b"\xf4\x8f\xbf\xbf", b"\x80", b"\xbf", b"\xc2", b"\xfe", b"\xff"),
     # Longer than need be, surrogates, more than Unicode has, and cut off.
     *(b"\xc0\x80", b"\xc1\xbf", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xf0\x80\x80\x80", b"\xf0\x8f\xbf\xbf"),
     *(b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xed\xa0\xbd\xed\xb8\x80", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80"),
     *(b"\xf8\x88\x80\x80\x80", b"\xe2\x82", b"\xf0\x9f", b"\xf0\x9f\x98"),
 ]
-ODD_BRACKETS = [
+MALFORMED_BRACKETS = [
     *rb"{ } [ ] [] {} [} {] [[ ]] [[] []] {}} ][ [][] {}[] [], ,[] [1]2 [1,] [,1] [,] [1,,2] [1 [1, 1] 1, , : [1:2] [1}".split(),
     *rb"""["a":1] {"a":1] {"a"} {"a":} {"a":1,} {,"a":1} {:1} {1:2} {null:1} {[]:1} {"a"::1} {"a":1:2} {"a":1,"b"}""".split(),
     *rb"""{"a":1,2} {"a":1,"b":} {"a":1,"a":2} {"":0} {a:1} {'a':1} {"a": {"a" {"a":[]} {"a":[} [{"a":1]} [{"a":1},2]""".split(),
     *rb"""{"a":{},"b":[{}]} {"a":1],"b":2} [1,"a":2] [[],"b":2] [{},{"a"}] /**/1 1// #""".split(),
     *(b"[1 2]", b'{"a" 1}', b'{"a":1 "b":2}', b"[1]\0", b"\0[1]", b"1\0", BOM, BOM + b"1", b"1" + BOM, b"\xfe\xff\x001"),
 ]
-ODD = [
+MALFORMED = [
     b"",
     b" ",
-    *ODD_NUMBERS,
-    *ODD_WORDS,
-    *ODD_STRINGS,
-    *(b'"%b"' % each for each in ODD_BYTES),
-    *ODD_BYTES,
-    *ODD_BRACKETS,
+    *MALFORMED_NUMBERS,
+    *MALFORMED_WORDS,
+    *MALFORMED_STRINGS,
+    *(b'"%b"' % each for each in MALFORMED_BYTES),
+    *MALFORMED_BYTES,
+    *MALFORMED_BRACKETS,
     *NO_BLANKS,
 ]
 
@@ -63,11 +63,11 @@ ODD = [
 def check_json(found: BinaryViews, values: list[bytes]) -> list[bool]:
     """That the answers are those of ``is_json``, the compiled part's included. What it says."""
     compiled: list[bool] = are_plain_json(found.data, found.starts, found.sizes).tolist()
-    answers = found.are_json()
-    assert answers.dtype == np.bool_
+    results = found.are_json()
+    assert results.dtype == np.bool_
     expected = [is_json(value) for value in values]
     assert [value for value, yes, truth in zip(values, compiled, expected, strict=True) if yes and not truth] == []
-    assert answers.tolist() == expected
+    assert results.tolist() == expected
     return compiled
 
 
@@ -107,20 +107,20 @@ def brackets(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 
 written = spaced(st.recursive(numbers | escaped | st.sampled_from([b"true", b"false", b"null"]), brackets, max_leaves=8))
-sound = dumped | written
+well_formed = dumped | written
 
-short_odd = [text for text in ODD if len(text) < 30]
+short_malformed = [text for text in MALFORMED if len(text) < 30]
 splinters = st.one_of(
     st.binary(max_size=2),
     st.sampled_from([b"", b"", *(bytes([byte]) for byte in b'{}[],:"\\ \t0-+.eEu/')]),
-    st.sampled_from(short_odd),
+    st.sampled_from(short_malformed),
 )
 
 
 @st.composite
 def broken(draw: st.DrawFn) -> bytes:
     """JSON with bytes flipped, left out, put in or cut off."""
-    raw = bytearray(draw(sound))
+    raw = bytearray(draw(well_formed))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(raw)))
         match draw(st.sampled_from(["flip", "replace", "replace", "cut", "double"])):
@@ -135,7 +135,7 @@ def broken(draw: st.DrawFn) -> bytes:
     return bytes(raw)
 
 
-@given(stored(sound))
+@given(stored(well_formed))
 def test_sound_json_is_json(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
@@ -146,7 +146,7 @@ def test_broken_json_is_json_only_if_python_says_so(case: tuple[BinaryViews, lis
     check_json(*case)
 
 
-@given(stored(st.lists(st.sampled_from(short_odd) | numbers | escaped, max_size=8).map(b"".join)))
+@given(stored(st.lists(st.sampled_from(short_malformed) | numbers | escaped, max_size=8).map(b"".join)))
 def test_splinters_of_json_are_json_only_if_python_says_so(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
@@ -159,12 +159,12 @@ def test_any_bytes_are_json_only_if_python_says_so(case: tuple[BinaryViews, list
 @pytest.mark.parametrize("way", WAYS)
 def test_odd_texts_are_json_only_if_python_says_so(way: Way) -> None:
     around = [b"%b", b" %b", b"%b\n", b"[%b]", b"[1,%b]", b"[%b,1]", b'{"a":%b}', b"{%b:1}", b'{"a":1,%b}', b'"%b"', b"[[%b],{}]"]
-    values = [form % text for text in ODD for form in around]
+    values = [template % text for text in MALFORMED for template in around]
     check_json(way(values, [b'"', b"[1", b"1"], [b"1]", b'"', b"e5"]), values)
 
 
 def test_white_space_is_that_of_json() -> None:
-    forms = [
+    templates = [
         b"%b1",
         b"1%b",
         b"[%b1]",
@@ -177,7 +177,9 @@ def test_white_space_is_that_of_json() -> None:
         b'{"a":%b1}',
         b'{"a":1%b}',
     ]
-    values = [form % blank for form in forms for blank in [*BLANKS, *(bytes([byte]) for byte in range(256)), *NO_BLANKS]]
+    values = [
+        template % blank for template in templates for blank in [*BLANKS, *(bytes([byte]) for byte in range(256)), *NO_BLANKS]
+    ]
     check_json(BinaryViews.of(values), values)
 
 
@@ -252,9 +254,9 @@ def test_brackets_are_counted_by_depth_and_not_by_number() -> None:
 
 def test_brackets_within_strings_count_as_they_do_for_python() -> None:
     counts = [DEEPEST, DEEPEST + 1, MAX_JSON_DEPTH, MAX_JSON_DEPTH + 1]
-    forms = [b'"%b"', b'{"a": "%b"}', b'{"%b": 1}', b'["", "%b"]']
+    templates = [b'"%b"', b'{"a": "%b"}', b'{"%b": 1}', b'["", "%b"]']
     rows = [bracket * count for count in counts for bracket in (b"[", b"{", b"]", b"}", b"[]", b"[{")]
-    values = [form % row for form in forms for row in rows]
+    values = [template % row for template in templates for row in rows]
     check_json(BinaryViews.of(values), values)
 
 

@@ -150,10 +150,10 @@ def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:
     for number in range(3):
         send(scripts.publish("q", "p", large(number, size=FETCH_BYTES // 2), now=0))
     outbox = send(scripts.outbox("q", now=10))
-    assert [letter.job.id for letter in outbox.dead_letters] == ["p-0"]
+    assert [dead_letter.job.id for dead_letter in outbox.dead_letters] == ["p-0"]
     assert outbox.next_poll_ms == outbox.now
-    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-0"]
-    assert [letter.job.id for letter in send(scripts.dead_letters("q", seen=2))] == ["p-2"]
+    assert [dead_letter.job.id for dead_letter in send(scripts.dead_letters("q"))] == ["p-0"]
+    assert [dead_letter.job.id for dead_letter in send(scripts.dead_letters("q", seen=2))] == ["p-2"]
 
 
 def test_a_search_says_how_many_jobs_it_has_looked_at(send: Send) -> None:

@@ -209,9 +209,9 @@ def test_native_jobs_go_back_byte_for_byte(busy: redis.Redis) -> None:
     copy = QueueKeys("copy", "q")
     for job in found:
         assert busy.hgetall(copy.job(job)) == busy.hgetall(q.job(job))
-    for place in ("waiting", "scheduled", "dead", "done", "consumers"):
-        old: Any = busy.zrange(getattr(q, place), 0, -1, withscores=True)
-        assert busy.zrange(getattr(copy, place), 0, -1, withscores=True) == old
+    for role in ("waiting", "scheduled", "dead", "done", "consumers"):
+        old: Any = busy.zrange(getattr(q, role), 0, -1, withscores=True)
+        assert busy.zrange(getattr(copy, role), 0, -1, withscores=True) == old
     assert read_all(busy, "copy")[0] == found
 
 

@@ -27,13 +27,13 @@ def test_a_queue_of_a_newer_schema_is_refused_by_every_transition(send: Send, cl
     assert (client.dump(keys.meta), client.dump(keys.waiting)) == before
 
 
-@pytest.mark.parametrize("place", ["meta", "waiting", "scheduled", "consumers"])
-def test_a_key_of_a_wrong_type_is_named(send: Send, client: redis.Redis, place: str) -> None:
-    key = getattr(keys, place)
-    if place != "meta":
+@pytest.mark.parametrize("role", ["meta", "waiting", "scheduled", "consumers"])
+def test_a_key_of_a_wrong_type_is_named(send: Send, client: redis.Redis, role: str) -> None:
+    key = getattr(keys, role)
+    if role != "meta":
         send(scripts.declare("q", {}))
     client.rpush(key, "mine")
-    with pytest.raises(MalformedValue, match=f"{place}.*damaged"):
+    with pytest.raises(MalformedValue, match=f"{role}.*damaged"):
         send(scripts.take("q", "ann", 1, LEASE))
     assert client.lrange(key, 0, -1) == [b"mine"]
 

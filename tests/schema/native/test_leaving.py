@@ -87,8 +87,8 @@ def test_dead_jobs_are_shown_page_by_page_as_they_died(send: Send) -> None:
     send(scripts.declare("q", {"x-max-length": 2}))
     send(scripts.publish("q", "p", jobs(*range(5)), now=1_000))
     pages = [send(scripts.dead_letters("q", seen=seen, limit=2)) for seen in (0, 2)]
-    assert [[letter.job.id for letter in page] for page in pages] == [["p-0", "p-1"], ["p-2"]]
-    assert [(letter.number, letter.died_at) for letter in pages[1]] == [(0, 1_000)]
+    assert [[dead_letter.job.id for dead_letter in page] for page in pages] == [["p-0", "p-1"], ["p-2"]]
+    assert [(dead_letter.number, dead_letter.died_at) for dead_letter in pages[1]] == [(0, 1_000)]
 
 
 def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:

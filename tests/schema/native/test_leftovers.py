@@ -67,8 +67,8 @@ def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwa
     (finding,) = found(forwarding, NOW + STALE_MS + 2)
     assert (finding.rule, finding.job_id, finding.queue) == ("NATIVE-19", "p-1", "q")
     assert "no consumer of any queue looks" in finding.detail
-    letters = send(scripts.outbox("q")).dead_letters
-    send(scripts.forwarded("q", [(letter, False) for letter in letters]))
+    dead_letters = send(scripts.outbox("q")).dead_letters
+    send(scripts.forwarded("q", [(dead_letter, False) for dead_letter in dead_letters]))
     assert found(forwarding, NOW + 10**9) == [], "what no queue wanted stays dead, and waits for nothing"
 
 
@@ -83,10 +83,10 @@ def test_letters_of_a_queue_that_has_no_exchange_any_more_can_stay_dead(
     assert "has none any more" in finding.detail
     assert [each.outcome for each in applied(address, ["NATIVE-19"], later)] == [Outcome.MENDED]
     assert found(forwarding, later) == []
-    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-1"]
+    assert [dead_letter.job.id for dead_letter in send(scripts.dead_letters("q"))] == ["p-1"]
 
 
-def test_dedup_keys_are_sound_wherever_their_jobs_have_gone(send: Send, forwarding: redis.Redis) -> None:
+def test_dedup_keys_are_valid_wherever_their_jobs_have_gone(send: Send, forwarding: redis.Redis) -> None:
     publish(send, 1, 2, 3, 4, 5, unique="k")
     publish(send, 6, unique="timed", life=10**6)
     assert found(forwarding) == []
@@ -137,7 +137,7 @@ def life(client: redis.Redis) -> Iterator[Step]:
         yield partial(run, client, scripts.revive("q", ids[:5]))
         outbox = run(client, scripts.outbox("q"))
         assert outbox is not None
-        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in outbox.dead_letters]))
+        yield partial(run, client, scripts.forwarded("q", [(dead_letter, True) for dead_letter in outbox.dead_letters]))
         yield partial(run, client, scripts.take("q", "ann", 20, LEASE))
         yield partial(run, client, scripts.ack("q", "ann", ids))
 

@@ -17,7 +17,7 @@ FORWARDING = {"x-dead-letter-exchange": "graves"}
 
 
 def numbers(outbox):
-    return [letter.number for letter in outbox.dead_letters]
+    return [dead_letter.number for dead_letter in outbox.dead_letters]
 
 
 def test_dead_jobs_of_every_reason_are_shown_in_the_order_in_which_they_died(send: Send) -> None:
@@ -27,7 +27,7 @@ def test_dead_jobs_of_every_reason_are_shown_in_the_order_in_which_they_died(sen
     send(scripts.reject("q", "ann", "p-2", "rejected", now=1_002))
     outbox = send(scripts.outbox("q", now=1_005))
     assert (outbox.exchange, outbox.routing_key, outbox.now) == ("graves", "", 1_005)
-    found = [(letter.job.id, letter.job.fields[b"reason"], letter.died_at) for letter in outbox.dead_letters]
+    found = [(dead_letter.job.id, dead_letter.job.fields[b"reason"], dead_letter.died_at) for dead_letter in outbox.dead_letters]
     assert found == [("p-1", b"maxlen", 1_000), ("p-2", b"rejected", 1_002), ("p-3", b"expired", 1_005)]
     assert numbers(outbox) == sorted(set(numbers(outbox)))
     assert numbers(send(scripts.outbox("q", limit=2))) == numbers(outbox)[:2]
@@ -39,7 +39,7 @@ def test_takers_and_publishers_are_told_of_letters(send: Send) -> None:
     assert send(scripts.publish("q", "p", jobs(2))).has_dead_letters
     taken = send(scripts.take("q", "ann", 1, LEASE))
     assert (taken.forwards, taken.has_dead_letters) == (True, True)
-    send(scripts.forwarded("q", [(letter, True) for letter in send(scripts.outbox("q")).dead_letters]))
+    send(scripts.forwarded("q", [(dead_letter, True) for dead_letter in send(scripts.outbox("q")).dead_letters]))
     assert not send(scripts.take("q", "ann", 1, LEASE)).has_dead_letters
 
 

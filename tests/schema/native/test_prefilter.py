@@ -56,45 +56,45 @@ def stored(job: Job) -> tuple[Entry, list[Entry]]:
     return record, entries
 
 
-def subject_of(record: Entry, place: Entry) -> Subject:
+def subject_of(record: Entry, zset: Entry) -> Subject:
     """What the prefilter makes of a job's keys."""
     flat = tuple(text for pair in record.value.items() for text in pair)
-    ((member, score),) = place.value
-    return FAMILY.prefilter(PREFIX, NOW).subject(record.key, flat, [Member(place.key, member, score, place.offset)], [])
+    ((member, score),) = zset.value
+    return FAMILY.prefilter(PREFIX, NOW).subject(record.key, flat, [Member(zset.key, member, score, zset.offset)], [])
 
 
 @settings(max_examples=500)
 @given(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2), st.sets(fields, max_size=2), st.none() | scores)
 def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, score) -> None:
-    record, (place,) = stored(job)
+    record, (zset,) = stored(job)
     value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
     assume(value)
     record = Entry(record.key, "hash", value)
     if score is not None:
-        place = Entry(place.key, "zset", [(place.value[0][0], score)])
+        zset = Entry(zset.key, "zset", [(zset.value[0][0], score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    taken, index_members = accept(prefilter, value), prefilter.index_members(place)
+    taken, index_members = accept(prefilter, value), prefilter.index_members(zset)
     accepted = taken is not None and index_members.numbers == [prefilter.record(record.key)]
     event(f"accepted: {accepted}, changed: {bool(changes or missing or score)}")
     if not accepted:
         return
-    seen = read_keyspace(FAMILY, [record, place], PREFIX, NOW)
+    seen = read_keyspace(FAMILY, [record, zset], PREFIX, NOW)
     assert [finding for finding in seen.findings() if finding.job_id is not None] == []
     (read,) = seen.jobs()
     assert (read.queue, read.state, read.created_at) == (index_members.group.queue, index_members.group.state, taken.created_at)
-    stated = join([fact for entry in (record, place) for fact in FAMILY.facts(entry, PREFIX)])
-    made = subject_of(record, place)
+    stated = join([fact for entry in (record, zset) for fact in FAMILY.facts(entry, PREFIX)])
+    made = subject_of(record, zset)
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
 
 
 @given(st.sampled_from(PLAIN), scores)
 def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_transfer(job, score) -> None:
-    record, (place,) = stored(job)
-    place = Entry(place.key, "zset", [(place.value[0][0], score)])
+    record, (zset,) = stored(job)
+    zset = Entry(zset.key, "zset", [(zset.value[0][0], score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
-    if accept(prefilter, record.value) is None or prefilter.index_members(place).numbers == [None]:
+    if accept(prefilter, record.value) is None or prefilter.index_members(zset).numbers == [None]:
         return
-    seen = read_keyspace(FAMILY, [record, place], PREFIX, NOW)
+    seen = read_keyspace(FAMILY, [record, zset], PREFIX, NOW)
     event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
 
@@ -126,13 +126,13 @@ def test_only_places_where_nobody_holds_a_job_are_accepted() -> None:
 
 @given(st.sampled_from(PLAIN))
 def test_what_is_counted_is_what_the_facts_of_all_jobs_count(job) -> None:
-    record, (place,) = stored(job)
+    record, (zset,) = stored(job)
     prefilter, expected, counted = FAMILY.prefilter(PREFIX, NOW), Totals(), Totals()
-    for entry in (record, place):
+    for entry in (record, zset):
         for fact in FAMILY.facts(entry, PREFIX):
             FAMILY.tally(fact, expected)
     prefilter.tally_accepted([record.key], counted)
-    prefilter.tally_index(place, [score for _, score in place.value], counted)
+    prefilter.tally_index(zset, [score for _, score in zset.value], counted)
     assert counted == expected
 
 

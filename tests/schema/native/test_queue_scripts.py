@@ -88,10 +88,15 @@ def test_an_id_twice_in_one_publish_is_stored_once(send: Send) -> None:
 
 def test_ids_of_another_form_are_stored_once_while_they_exist(send: Send) -> None:
     send(scripts.declare("q", {}))
-    odd = [Publication("p-01x", b"m"), Publication("p-", b"m"), Publication("p-" + "9" * 40, b"m"), Publication("ü\udcff", b"m")]
-    assert send(scripts.publish("q", "p", odd)).fresh == (True,) * 4
-    assert send(scripts.publish("q", "p", odd)).fresh == (False,) * 4
-    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == [job.id for job in odd]
+    unusual = [
+        Publication("p-01x", b"m"),
+        Publication("p-", b"m"),
+        Publication("p-" + "9" * 40, b"m"),
+        Publication("ü\udcff", b"m"),
+    ]
+    assert send(scripts.publish("q", "p", unusual)).fresh == (True,) * 4
+    assert send(scripts.publish("q", "p", unusual)).fresh == (False,) * 4
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == [job.id for job in unusual]
 
 
 def test_routes_that_changed_since_they_were_read_refuse_the_publish(send: Send, client: redis.Redis) -> None:

@@ -22,12 +22,12 @@ from ...support.servers import Server
 
 scripts = QueueScripts()
 q = scripts.keys("q")
-PLACES = (q.waiting, q.scheduled, q.held("ann"), q.dead, q.done, q.outbox)
+JOB_KEYS = (q.waiting, q.scheduled, q.held("ann"), q.dead, q.done, q.outbox)
 
 
 def standing(client: redis.Redis) -> dict[bytes, Any]:
     """Every job's place and hash."""
-    found: dict[bytes, Any] = {key: client.zrange(key, 0, -1, withscores=True) for key in PLACES}
+    found: dict[bytes, Any] = {key: client.zrange(key, 0, -1, withscores=True) for key in JOB_KEYS}
     return found | {key: client.hgetall(key) for key in client.scan_iter(q.job_prefix + b"*")}
 
 
@@ -77,25 +77,25 @@ def test_whatever_is_declared_next_moves_and_loses_no_message(
         assert client.hgetall(q.meta) == meta
     else:
         assert "x-expires" not in second
-        kept = second or first
+        settings = second or first
         fields = {"x-max-length": b"max_length", "x-max-priority": b"max_priority", "x-message-ttl": b"ttl"}
         stored = client.hgetall(q.meta)
         assert {name: stored.get(field) for name, field in fields.items()} == {
-            name: str(kept[name]).encode() if name in kept else None for name in fields
+            name: str(settings[name]).encode() if name in settings else None for name in fields
         }
     assert standing(client) == before
     assert expiring(client) == {q.publisher("p")}
 
 
-@pytest.mark.parametrize("place", ["waiting", "scheduled", "held", "dead", "done"])
-def test_a_message_in_any_place_keeps_its_queue_from_becoming_temporary(send: Send, client: redis.Redis, place: str) -> None:
+@pytest.mark.parametrize("role", ["waiting", "scheduled", "held", "dead", "done"])
+def test_a_message_in_any_place_keeps_its_queue_from_becoming_temporary(send: Send, client: redis.Redis, role: str) -> None:
     send(scripts.declare("q", {"x-retention": 10**6}))
-    send(scripts.publish("q", "p", jobs(1, delay_ms=10**6 if place == "scheduled" else None)))
-    if place not in ("waiting", "scheduled"):
+    send(scripts.publish("q", "p", jobs(1, delay_ms=10**6 if role == "scheduled" else None)))
+    if role not in ("waiting", "scheduled"):
         send(scripts.take("q", "ann", 1, LEASE))
-    if place == "dead":
+    if role == "dead":
         send(scripts.reject("q", "ann", "p-1", "rejected"))
-    if place == "done":
+    if role == "done":
         send(scripts.ack("q", "ann", ["p-1"]))
     with pytest.raises(QueueArgumentsError, match="has messages, which would vanish"):
         send(scripts.declare("q", {"x-expires": 1000}))
@@ -150,7 +150,7 @@ def test_what_a_shorter_queue_has_no_room_for_is_dead_with_the_reason(send: Send
     assert send(scripts.size("q")).waiting == 4
     send(scripts.publish("q", "p", jobs(5)))
     assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-4", "p-5"]
-    assert [letter.job.fields[b"reason"] for letter in send(scripts.dead_letters("q"))] == [b"maxlen"] * 3
+    assert [dead_letter.job.fields[b"reason"] for dead_letter in send(scripts.dead_letters("q"))] == [b"maxlen"] * 3
 
 
 def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
@@ -158,10 +158,10 @@ def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
     fill(send)
     send(scripts.declare("q", {"x-max-length": 9}))
     assert send(scripts.outbox("q")) is None
-    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-1"]
+    assert [dead_letter.job.id for dead_letter in send(scripts.dead_letters("q"))] == ["p-1"]
     send(scripts.declare("q", {"x-dead-letter-exchange": "tombs"}))
     box = send(scripts.outbox("q"))
-    assert (box.exchange, [letter.job.id for letter in box.dead_letters]) == ("tombs", ["p-1"])
+    assert (box.exchange, [dead_letter.job.id for dead_letter in box.dead_letters]) == ("tombs", ["p-1"])
 
 
 def test_two_versions_of_an_app_work_beside_each_other(server: Server) -> None:

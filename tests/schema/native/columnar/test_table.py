@@ -113,16 +113,16 @@ moved = st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0**45, 2.0**40, 2.0**53 + 2, 1e3
 
 def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[bytes], score: float | None) -> Keys | None:
     """The keys of a job after some changes, if it is accepted as it stands there."""
-    record, (place,) = stored(evolve(job, id=str(number)))
+    record, (zset,) = stored(evolve(job, id=str(number)))
     value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
     if not value:
         return None
-    member = place.value[0][0]
-    entry = Entry(place.key, "zset", [(member, place.value[0][1] if score is None else score)])
+    member = zset.value[0][0]
+    entry = Entry(zset.key, "zset", [(member, zset.value[0][1] if score is None else score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW)
     if accept(prefilter, value) is None or prefilter.index_members(entry).numbers == [None]:
         return None
-    return Keys(record.key, value, [Member(place.key, member, entry.value[0][1], 3 * number)])
+    return Keys(record.key, value, [Member(zset.key, member, entry.value[0][1], 3 * number)])
 
 
 def check_read(those: list[Keys]) -> int:
