@@ -68,7 +68,7 @@ def backlog(found: Found, chosen: Sequence[str] = ()) -> dict[str, Any]:
         numbers = found.get(name, NOTHING)
         if isinstance(numbers, Exception):
             raise numbers
-        queues[name] = _parts(numbers)
+        queues[name] = _by_state(numbers)
     sums = {
         number: sum(each[number] or 0 for each in queues.values()) for number in ("backlog", "waiting", "active", "scheduled")
     }
@@ -77,6 +77,6 @@ def backlog(found: Found, chosen: Sequence[str] = ()) -> dict[str, Any]:
     return {**sums, "latency_ms": latency, "queues": queues}
 
 
-def _parts(numbers: Numbers) -> dict[str, int | None]:
+def _by_state(numbers: Numbers) -> dict[str, int | None]:
     states = {str(state): numbers.number(state) for state in (State.WAITING, State.ACTIVE, State.SCHEDULED)}
     return {"backlog": numbers.backlog, **states, "latency_ms": numbers.latency_ms}

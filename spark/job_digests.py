@@ -233,7 +233,7 @@ def _same(text: str, rows: int) -> pa.Array:
 def side_work(view: SideView) -> Work:
     """The work that shows whole jobs."""
 
-    def show(_part: str, jobs: Jobs) -> Batches:
+    def show(_partition: str, jobs: Jobs) -> Batches:
         sides = filter(None, jobs.in_order(lambda subject: view.side(subject, jobs.keyspace)))
         yield from with_summary(batches(SIDES, sides, _bytes), SIDES, str)
 

@@ -36,8 +36,8 @@ def list_jobs(snapshot: Snapshot, path: str, queue: str | None, state: State | N
 def queues(snapshot: Snapshot, path: str) -> list[QueueStatus]:
     """Every queue of a snapshot with its numbers, by name."""
     counts = snapshot.work(_count_work(snapshot.now_ms), JOBS, path, "counting jobs")
-    parts = (QueueStatus.from_dict(part) for summary in counts.summaries() for part in json.loads(summary))
-    return statuses(parts, snapshot.keyspace)
+    numbers = (QueueStatus.from_dict(status) for summary in counts.summaries() for status in json.loads(summary))
+    return statuses(numbers, snapshot.keyspace)
 
 
 def _listing_order() -> list[Column]:
@@ -53,17 +53,17 @@ def _listing_order() -> list[Column]:
     ]
 
 
-def _read_work(_part: str, jobs: Jobs) -> Batches:
+def _read_work(_partition: str, jobs: Jobs) -> Batches:
     keyspace = jobs.keyspace
     found = filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
     yield from with_summary(batches(JOBS, found, job_bytes), JOBS, str)
 
 
 def _count_work(now_ms: int) -> Work:
-    def count(_part: str, jobs: Jobs) -> Batches:
+    def count(_partition: str, jobs: Jobs) -> Batches:
         keyspace = jobs.keyspace
         described = jobs.in_order(lambda subject: keyspace.family.describe(subject, keyspace))
         numbers = counted(filter(None, described), now_ms)
-        yield from with_summary(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
+        yield from with_summary(iter(()), JOBS, lambda: json.dumps([status.to_dict() for status in numbers]))
 
     return count

@@ -43,13 +43,13 @@ class _RowBuffer(Generic[T]):
     """What waits until there is enough of it for a batch of rows."""
 
     make: Callable[[list[T]], pa.RecordBatch]
-    _parts: list[T] = field(factory=list)
+    _pending: list[T] = field(factory=list)
     _rows: int = 0
     _bytes: int = 0
 
-    def add(self, part: T, rows: int, size: int) -> Batches:
+    def add(self, columns: T, rows: int, size: int) -> Batches:
         """This too, which has so many rows and bytes: a batch, if that is enough."""
-        self._parts.append(part)
+        self._pending.append(columns)
         self._rows += rows
         self._bytes += size
         if self._rows >= ROWS or self._bytes >= BYTES:
@@ -58,8 +58,8 @@ class _RowBuffer(Generic[T]):
     def rest(self) -> Batches:
         """All rows so far, which are none any more."""
         if self._rows:
-            yield self.make(self._parts)
-        self._parts, self._rows, self._bytes = [], 0, 0
+            yield self.make(self._pending)
+        self._pending, self._rows, self._bytes = [], 0, 0
 
 
 def _rows_of_hashes(parts: list[Hashes]) -> pa.RecordBatch:

@@ -37,7 +37,9 @@ class Spill:
     def __enter__(self) -> Spill:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         for file in self._files:
             file.close()
         self._folder.cleanup()

@@ -29,7 +29,9 @@ class CommandCount:
         self._began.wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._other.echo(self._end)
         self._thread.join()
         self._client.close()

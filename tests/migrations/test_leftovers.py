@@ -51,9 +51,9 @@ def test_keys_are_grouped_by_how_their_names_begin(key: bytes, group: str) -> No
 
 def test_many_groups_are_counted_and_told_together() -> None:
     groups: Counter[str] = Counter()
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    for first in letters:
-        for second in letters:
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    for first in alphabet:
+        for second in alphabet:
             count(f"q:{first}{second}".encode(), "q", groups)
             count(b"q:often:1", "q", groups)
     assert len(groups) == MOST_COUNTED + 1
@@ -61,7 +61,7 @@ def test_many_groups_are_counted_and_told_together() -> None:
     assert next(iter(found)) == "q:often:*"
     assert len(found) == MOST_TOLD + 1
     assert list(found)[-1] == OTHERS
-    assert sum(found.values()) == 2 * len(letters) ** 2
+    assert sum(found.values()) == 2 * len(alphabet) ** 2
 
 
 def strangers(client: redis.Redis, family: KeyFamily) -> None:
