@@ -69,7 +69,7 @@ def command(
 
     Nothing is changed. Exit status 1 when a finding of severity error or warning stands; findings of severity info alone
     are fine. On a live server each job with findings is looked at again, all that speaks of it at one moment, and only
-    what still holds is told.
+    what still holds is reported.
 
     With --repair, only the findings of these rules are shown, each with the exact commands that mend it; with --apply as well,
     they are sent. Each repair is one script that first compares everything it was planned by, and changes nothing if that is

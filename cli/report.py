@@ -42,7 +42,7 @@ def report_option(command: F) -> F:
 
 @frozen
 class Outcome:
-    """What is known when all rows are told."""
+    """What is known when all rows are reported."""
 
     summary: Mapping[str, Any]
     """For JSON."""

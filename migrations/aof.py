@@ -18,7 +18,7 @@ COMMANDS = re.compile(rb"\*[0-9]+\r\n|#TS:[0-9]+")
 COMMAND = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z]+)\r\n")
 """The name of one."""
 LOOKED_AT = 4096
-"""Bytes of commands whose names are told."""
+"""Bytes of commands whose names are shown."""
 NAMED = 5
 BASE_FILE = re.compile(r"(.+)\.[0-9]+\.base\.rdb")
 REWRITE = "Run BGSAVE on its server, and give the file that it writes"

@@ -109,7 +109,7 @@ class Cluster:
     ) -> Iterator[list[Entry]]:
         """Every key that one of the globs fits, each once, large ones in several entries.
 
-        ``is_hash``: as for ``read_entries``. ``passed`` is told after each node which share of all nodes has been read.
+        ``is_hash``: as for ``read_entries``. ``passed`` is called after each node with the share of all nodes that has been read.
         """
         wanted = tuple(globs)
         is_wanted = covering(wanted)

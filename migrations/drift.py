@@ -1,4 +1,4 @@
-"""Drift: whether a source has changed while it was carried, told by two looks at it: before the first key is read, and when all
+"""Drift: whether a source has changed while it was carried, found by two looks at it: before the first key is read, and when all
 is written.
 
 A look is bounded, however large the source is: how many jobs there are, where indexes tell (``KeyFamily.count``); the names of

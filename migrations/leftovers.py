@@ -1,7 +1,7 @@
 """Leftovers: the keys under a source's prefix that no migration carries, grouped by the way their names begin.
 
 What another program keeps there, what has a type that the family can't read, and what the family has beside its jobs: statistics,
-settings. Counted while a source is read (``fact_reader.py``); told by the summary of a migration.
+settings. Counted while a source is read (``fact_reader.py``); reported in the summary of a migration.
 """
 
 from __future__ import annotations

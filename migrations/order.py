@@ -32,7 +32,7 @@ def pop_orders(jobs: Iterable[Job]) -> dict[str, list[str]]:
 def order_difference(queue: str, expected: Sequence[str], actual: Sequence[str]) -> Difference | None:
     """The first job at which the pop order of a queue at the target leaves that of the source; None where they agree.
 
-    Only jobs that wait on both sides are compared: what is missing is told elsewhere, and a requeued job has no order of its own.
+    Only jobs that wait on both sides are compared: what is missing is reported elsewhere, and a requeued job has no order.
     """
     common = set(expected) & set(actual)
     want = [job_id for job_id in expected if job_id in common]

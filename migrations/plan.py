@@ -184,7 +184,7 @@ def decide(subject: Subject, keyspace: Keyspace, plan: Plan) -> Decision:
 
 
 def decide_table(jobs: JobTable, plan: Plan) -> tuple[Decision, JobTable] | None:
-    """What becomes of each of many sound jobs, told of one, and how they go over. None: ask ``decide`` for each."""
+    """What becomes of each of many accepted jobs, said of one, and how they are written. None: ask ``decide`` for each."""
     outgoing: JobTable | None = jobs
     if jobs.common.state is State.ACTIVE:
         outgoing = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)

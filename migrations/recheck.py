@@ -27,7 +27,7 @@ from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
 MOST = 100_000
-"""Jobs with findings that are looked at again in one audit; the findings of more are told as they were first seen."""
+"""Jobs with findings that are looked at again in one audit; the findings of more are reported as they were first seen."""
 BLOCK = 200
 """Jobs looked at in one round trip, at most."""
 BLOCK_BYTES = 4 << 20
@@ -54,7 +54,7 @@ class Recheck:
     passing: int = 0
     """Findings that were gone when they were looked at again."""
     unconfirmed: int = 0
-    """Findings that are told as they were first seen: there were too many, or their keys can't be read at one moment."""
+    """Findings that are reported as they were first seen: there were too many, or their keys can't be read at one moment."""
 
     def still_holding(self, found: Iterable[Found]) -> Iterator[Finding]:
         """The findings about jobs that hold, in the order of the jobs."""
@@ -206,7 +206,7 @@ class _UnverifiedJob:
         return True
 
     def keep_only_constant(self) -> None:
-        """What is told of a job that never stood still."""
+        """What is reported of a job that never stood still."""
         self.findings = [finding for finding in self.findings if finding.rule in self.constant]
 
 

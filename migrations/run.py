@@ -1,5 +1,5 @@
 """Run: one run of a migration, and the names of the keys that it keeps in the target beside the jobs. Pure; a plain value that
-travels to executors. Made by journal.py; what stands in the keys is told there and in partition_writer.py.
+travels to executors. Made by journal.py; the keys are described there and in partition_writer.py.
 """
 
 from __future__ import annotations

@@ -235,9 +235,9 @@ def scan_range(
 ) -> Iterator[list[bytes]]:
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
-    ``redis_type``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is told each cursor to which all
-    pages have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start.
-    Raises ServerError when the cursors prove not to be positions after all.
+    ``redis_type``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is called with each cursor up to
+    which all pages have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the
+    start. Raises ServerError when the cursors prove not to be positions after all.
     """
     selection = Selection.of(globs)
     if span.has_start and selection.exact and (there := _there(client, selection.exact)):
@@ -279,8 +279,8 @@ def entries(
 ) -> Iterator[list[Entry]]:
     """Every key of a family's keyspace in the range, each key once, large ones in several entries.
 
-    ``passed`` is told each cursor up to which all has been read; ``is_hash`` is as for ``read_entries``. Raises ServerError when
-    the server was replaced during the scan; redis-py's own errors pass through.
+    ``passed`` is called with each cursor up to which all has been read; ``is_hash`` is as for ``read_entries``. Raises
+    ServerError when the server was replaced during the scan; redis-py's own errors pass through.
     """
     seen: set[bytes] = set()
     pace = throttle.pace()

@@ -1,4 +1,4 @@
-"""Joined commands do the same as single ones, whatever keys and options they have, and errors of any batch are told."""
+"""Joined commands do the same as single ones, whatever keys and options they have, and errors of any batch are raised."""
 
 from __future__ import annotations
 
