@@ -32,7 +32,7 @@ def address(server: Server, db: int, name: str, who: str) -> Address:
     return Address.parse(server.url(db, family=name).replace("ferryman://", f"ferryman://{who}:secret@"))
 
 
-@pytest.mark.parametrize("name", ["kue", "bee"])
+@pytest.mark.parametrize("name", ["bee", "kickq", "kombu", "kue", "pjq", "qless"])
 def test_the_rules_are_enough(engine: SparkEngine, server: Server, client: redis.Redis, name: str) -> None:
     fill(client, name)
     source, target = address(server, 0, name, "clerk"), address(server, 1, "ferryman", "writer")
