@@ -205,14 +205,14 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
     are_migrated = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.equals(role)
     scores = scores.astype(np.int64)
-    columns, are_own = _own_columns(fields, state, scores)
+    columns, are_unchanged = _field_columns(fields, state, scores)
     columns["id"] = ids
     if state is State.WAITING:
         columns["position"] = members.ranks
     columns["extra"], families = overflow.extra()
     columns["logs"], are_lines = overflow.lines("logs")
     result, are_results = overflow.raw("result")
-    are_migrated &= (overflow.scores == scores) & are_own & are_lines & are_results
+    are_migrated &= (overflow.scores == scores) & are_unchanged & are_lines & are_results
     # What overflows of some jobs and not of others makes tables of their own.
     has_priority, priority = overflow.has("priority"), overflow.whole("priority")
     if "rank" in columns:
@@ -231,7 +231,7 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
             yield table
 
 
-def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any) -> tuple[dict[str, Column], Any]:
+def _field_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any) -> tuple[dict[str, Column], Any]:
     """What the fields of records say, and of which jobs (bool) they are as a migration has left them."""
     columns: dict[str, Column] = {"name": fields[b"name"], "payload": fields[b"payload"]}
     columns |= {name: fields[field] for field, name in TEXTS.items() if field in fields}

@@ -22,7 +22,7 @@ def test_all_queues_and_states_occur_in_about_their_shares(client: redis.Redis) 
     assert all(abs(client.scard(f"kickq:state:{word}") / 30 - share) < 4 for word, share in STATES)
 
 
-def test_generated_keyspaces_are_of_the_newest_version_and_nothing_is_put_aside_in_them(client: redis.Redis) -> None:
+def test_generated_keyspaces_are_of_the_newest_version_and_nothing_overflows_in_them(client: redis.Redis) -> None:
     store(client, FAMILY, "kickq", FAMILY.generate(500, 4, NOW), NOW)
     assert FAMILY.version(read_keyspace(FAMILY, dump(client).values(), "kickq", NOW).keyspace) == "1.0 to 1.1"
     assert client.hexists("kickq:job:1", "ferryman") is False

@@ -258,7 +258,7 @@ def test_a_foreign_active_job_waits_in_kickq(client: redis.Redis) -> None:
     assert reread(client, job).state is State.WAITING
 
 
-def test_what_was_put_aside_is_dropped_when_kickq_has_touched_the_job(client: redis.Redis) -> None:
+def test_what_overflowed_is_dropped_when_kickq_has_touched_the_job(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}", updated_at=NOW, progress=0.3, tags=("a",))
     job = evolve(job, history=({"what": "put"},), logs=(b"line",))
     assert reread(client, job) == job

@@ -182,7 +182,7 @@ def test_a_job_that_was_promoted_runs_at_once_though_its_message_says_later(clie
     assert read_one(client, moved) == moved
 
 
-def test_what_was_put_aside_of_one_message_is_not_believed_of_the_next_try(client: redis.Redis) -> None:
+def test_what_overflowed_from_one_message_is_not_believed_of_the_next_try(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}", created_at=5, error="E", tags=("a",), logs=(b"x",))
     assert read_one(client, job) == job
     [raw] = client.lrange("t", 0, -1)

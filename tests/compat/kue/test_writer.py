@@ -146,7 +146,7 @@ def test_a_foreign_active_job_waits_in_kue(client: redis.Redis) -> None:
     assert read_one(client, job).state is State.WAITING
 
 
-def test_what_was_put_aside_is_dropped_when_kue_has_touched_the_job(client: redis.Redis) -> None:
+def test_what_overflowed_is_dropped_when_kue_has_touched_the_job(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}", updated_at=NOW, progress=0.333, tags=("a",))
     assert read_one(client, job).progress == 0.333
     client.hset("q:job:1", mapping={"progress": "50", "updated_at": str(NOW + 1)})

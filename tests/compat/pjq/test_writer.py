@@ -187,7 +187,7 @@ def test_a_foreign_active_job_waits_in_pjq(client: redis.Redis) -> None:
     assert [key for key in dump(client) if is_of_workers(key)] == []
 
 
-def test_what_was_put_aside_is_dropped_when_the_program_has_touched_the_job(client: redis.Redis) -> None:
+def test_what_overflowed_is_dropped_when_the_program_has_touched_the_job(client: redis.Redis) -> None:
     job = evolve(SIMPLE, updated_at=NOW, tags=("a",), logs=(b"one",), extra={"kue": {"state": "active"}})
     found = stored(client, job)
     client.hset("5", "dispatched_at", "2026-11-21T12:22:47.936220Z")

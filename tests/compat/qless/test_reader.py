@@ -212,7 +212,7 @@ def test_prefix_and_queues_are_recognised(case: Capture) -> None:
         assert set(FAMILY.queues(reading_of(case).keyspace)) == set(map(text, case.expected["queues_in_order"]))
 
 
-def test_little_is_kept_aside_of_a_job_that_the_writer_would_write_nearly_the_same_way() -> None:
+def test_little_is_kept_of_a_job_that_the_writer_would_write_nearly_the_same_way() -> None:
     failed = [job for job in jobs(capture("qless", "healthy")).values() if job.state is State.FAILED]
     # The time of the last pop has more digits than a canonical time; a job whose retries are exhausted has none left.
     assert {name for job in failed for name in job.extra["qless"]["state_fields"]} == {"time"}

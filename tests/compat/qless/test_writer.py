@@ -177,7 +177,7 @@ def test_failed_jobs_are_listed_with_the_newest_first_in_whatever_order_they_are
     assert client.hgetall("ql:s:stats:0:q") == {b"failed": b"30", b"failures": b"30"}
 
 
-def test_what_was_put_aside_is_dropped_when_qless_has_touched_the_job(client: redis.Redis) -> None:
+def test_what_overflowed_is_dropped_when_qless_has_touched_the_job(client: redis.Redis) -> None:
     job = Job(id="1", queue="q", name="K", state=State.WAITING, payload=b"{}", progress=0.3, unique_key="u", history=())
     assert read_one(client, job) == job
     client.hset("ql:j:1", mapping={"time": "1800000001.5", "state": "waiting", "worker": "w"})

@@ -44,7 +44,7 @@ def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
 @given(
     st.lists(st.tuples(any_jobs(), st.randoms(use_true_random=False)), min_size=1, max_size=3), st.sampled_from(WAYS), st.data()
 )
-def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObject) -> None:
+def test_plain_overflow_is_read_as_the_codec_reads_it(rows, way: Way, data: st.DataObject) -> None:
     texts = []
     for job, random in rows:
         fields = {name: getattr(job, name) for name in FIELDS if random.random() < 0.7}
@@ -65,7 +65,7 @@ def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObj
 
 
 @given(st.lists(any_jobs(), min_size=1, max_size=3))
-def test_most_of_what_is_aside_is_plain(jobs) -> None:
+def test_most_overflows_are_plain(jobs) -> None:
     texts = []
     for job in jobs:
         fields = {"updated_at": 7, "max_attempts": 3, "progress": 0.5, "result": job.payload or b"", "logs": job.logs or (b"",)}
