@@ -40,7 +40,7 @@ def _consume(broker: Broker, server: Server, count: int) -> float:
 
     with broker.connection(server) as connection:
         channel = connection.channel()
-        with channel.Consumer([QUEUE], callbacks=[done], decode=["json"], prefetch_count=PREFETCH):
+        with channel.Consumer([QUEUE], callbacks=[done], accept=["json"], prefetch_count=PREFETCH):
             start = time.perf_counter()
             while left:
                 connection.drain_events(timeout=10)

@@ -73,7 +73,7 @@ def _consume(url: str, times: list[float], started: threading.Semaphore) -> None
         message.ack()
 
     with Connection(url) as connection, connection.channel() as channel:
-        consumer = channel.Consumer(QUEUES, callbacks=[arrived], decode=["json"], prefetch_count=4)
+        consumer = channel.Consumer(QUEUES, callbacks=[arrived], accept=["json"], prefetch_count=4)
         with consumer:
             started.release()
             while True:
