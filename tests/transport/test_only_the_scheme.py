@@ -105,6 +105,12 @@ def test_an_option_that_means_nothing_is_named_once_with_the_reason(warnings):
     assert "what a worker holds stands in keys of its queue" in warnings.messages[1]
 
 
+@pytest.mark.parametrize("name", ["db", "prefetch_multiplier", "region", "retry_on_startup", "retry_policy"])
+def test_an_option_that_belongs_elsewhere_is_named_with_its_place(name, warnings):
+    of(transport_options={name: 1})
+    assert [name in line for line in warnings.messages] == [True]
+
+
 def test_an_option_that_nobody_knows_is_refused_with_those_that_are_known():
     with pytest.raises(UsageError, match=r"unknown transport option 'visibilty_timeout'; known are: .*lease"):
         of(transport_options={"visibilty_timeout": 1})
