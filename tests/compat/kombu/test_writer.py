@@ -9,10 +9,11 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.kombu import FAMILY
+from ferryman.compat.kombu.keys import PROVEN, STEPS
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
-from ferryman.testing.keyspaces import dump, send
+from ferryman.testing.keyspaces import dump, read_keyspace, send
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from kombu import Connection
@@ -54,6 +55,8 @@ def test_what_stood_in_a_queue_is_written_back_byte_for_byte(client: redis.Redis
     original = [queued(*spelled, queue=queue, step=step), bound(queue)]
     jobs = read_all(original).values()
     assume(len(jobs) == len(spelled) and all(job.state is not State.UNKNOWN for job in jobs))
+    # An unusual bucket that a message's own priority proves is its application's; a target has the buckets of its own URL.
+    assume(step in STEPS or not read_keyspace(FAMILY, original, "", NOW).keyspace.totals.names.get(PROVEN))
     client.flushdb()
     at.store(client, jobs)
     # kombu 5.7 lists a queue without expiry twice.
