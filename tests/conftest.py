@@ -42,7 +42,7 @@ def client(server: Server) -> Iterator[redis.Redis]:
         yield connected
 
 
-# Marks by need: they follow from where a test stands, what its module imports, and its fixtures
+# Marks by need: they follow from where a test stands, what its module imports, its fixtures, and a mark of its own
 
 OF_FOLDER = {"spark": "spark", "faults": "faults", "chaos": "faults", "around": "faults"}
 """The mark of all tests of a folder."""
@@ -75,7 +75,7 @@ def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
     busy, waiting, others = [], [], []
     for path, tests in files.items():
         folder = path.relative_to(Path(__file__).parent).parts[0]
-        (busy if folder == "spark" else waiting if folder in ("transport", "faults", "chaos", "around") else others).append(tests)
+        (busy if folder == "spark" else waiting if folder in {*OF_FOLDER, "transport"} else others).append(tests)
     turns = chain.from_iterable(zip_longest(busy, waiting, fillvalue=[]))
     return list(chain.from_iterable([*turns, *others]))
 
@@ -84,6 +84,8 @@ def _needs(item: pytest.Item) -> Iterator[str]:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     if folder in OF_FOLDER:
         yield OF_FOLDER[folder]
+    if item.get_closest_marker("servers") is not None:
+        yield "servers"
     module = getattr(item, "module", None)
     if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())) or (isinstance(module, ModuleType) and _starts_servers(module)):
         yield "servers"

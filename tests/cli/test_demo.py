@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from ferryman.schema.native import keys
 
 
@@ -13,6 +14,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.servers
 def test_the_demo_accounts_for_every_job_and_finds_all_injected_faults():
     shown = demo("--jobs", "300")
     assert shown.returncode == 0, shown.stdout + shown.stderr

@@ -69,6 +69,7 @@ class TestKombu(OnEachServer):
     family = kombu.FAMILY
     # Times may be long over, or far ahead, at the source already; exchanges may be bound nowhere, and an eta be none.
     shown_of_any_job = ("KOMBU-4", "KOMBU-5", "KOMBU-6", "KOMBU-10")
+    prefixes = ("", "app1:")
     jobs = of_kombu.jobs()
     entries = of_kombu.entries()
     fault_jobs = 60
@@ -143,6 +144,7 @@ class TestBee(OnEachServer):
         return [job for job in jobs if job.id not in awaited]
 
 
+@pytest.mark.servers
 def test_somebody_elses_family_passes_by_three_lines(tmp_path: Path) -> None:
     metadata = tmp_path / "ferryman_toy-0.1.dist-info"
     metadata.mkdir()

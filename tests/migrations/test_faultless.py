@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-import redis
 from ferryman.migrations.engine import Difference, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.text import dump_json
+from ferryman.testing.keyspaces import expire_sooner
 from kombu import Connection, Exchange, Producer, Queue
 
 from ..support.captures import DATA, Capture, captures, load
@@ -43,24 +43,9 @@ def carried_and_compared(
     server.client(target.db).flushdb()
     plan = Plan.between(source, target, now_ms, lossy=lossy)
     ENGINE.migrate(source, target, plan, lambda _finding: None)
-    age(server.client(source.db), HOUR_MS)
+    expire_sooner(server.client(source.db), HOUR_MS)
     differences: list[Difference] = []
     return ENGINE.verify(source, target, plan, differences.append), differences
-
-
-def age(client: redis.Redis, by_ms: int) -> None:
-    """Takes so much of the time that keys have left, where they have more."""
-    keys = list(client.scan_iter(count=1000))
-    left = pipelined(client, [("PTTL", key) for key in keys])
-    pipelined(client, [("PEXPIRE", key, ttl - by_ms) for key, ttl in zip(keys, left, strict=True) if ttl > by_ms])
-
-
-def pipelined(client: redis.Redis, commands: list[tuple[object, ...]]) -> list[int]:
-    pipeline = client.pipeline(transaction=False)
-    for command in commands:
-        pipeline.execute_command(*command)  # type: ignore[arg-type]
-    found: list[int] = pipeline.execute()
-    return found
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["as-is", "keys-that-expire"])
@@ -70,7 +55,8 @@ def test_a_capture_that_is_carried_to_any_family_is_right_there(lasting: Server,
     client.flushdb()
     load(case, client)
     if ends:
-        pipelined(client, [("PEXPIRE", key, 100 * HOUR_MS) for key in client.scan_iter(count=1000)])
+        for key in list(client.scan_iter(count=1000)):
+            client.pexpire(key, 100 * HOUR_MS)
     source = address(lasting, 0, case.system, case.prefix)
     for family in ("ferryman", case.system) if ends else family_names():
         _, found = carried_and_compared(source, address(lasting, 1, family), lasting, case.captured_at_ms, lossy=not ends)

@@ -34,6 +34,7 @@ OTHERWISE = {"test_scheduled"}
 """It compares all that ``inspect scheduled`` says; here that is marked as waiting in the broker."""
 
 
+@pytest.mark.servers
 def test_everything_that_kombu_asks_of_any_transport_holds(pytestconfig, tmp_path):
     source = sdists.unpacked("kombu", pytestconfig.cache, tmp_path)
     shutil.copy(SUITE, source / "t" / "integration" / "test_ferryman.py")
