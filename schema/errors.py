@@ -34,6 +34,10 @@ class KeyspaceNotFound(UsageError):
     """A database holds no key of the family under the prefix."""
 
 
+class KeyspaceRefused(UsageError):
+    """A keyspace can't be served live; the text says why, and what to do. Nothing was written."""
+
+
 class MigrationRefused(UsageError):
     """The target, or what an earlier run left there, forbids this migration. Nothing was overwritten."""
 

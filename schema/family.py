@@ -32,6 +32,7 @@ from .totals import Totals
 if TYPE_CHECKING:
     from .columnar.batch_prefilter import BatchPrefilter
     from .columnar.jobtable import CommandTable, JobTable
+    from .live import ForeignFamily
 
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
@@ -236,6 +237,13 @@ class KeyFamily(ABC):
         """What ``write`` gives for each of these jobs, with what ``tally_written`` adds for all. Called if ``can_write_table``.
 
         What other families keep may stand in another order. None, and nothing added, where each job must be written by itself.
+        """
+        return None
+
+    def live(self, prefix: str, side_prefix: str) -> ForeignFamily | None:
+        """The transitions of a keyspace in use, for a broker beside the system itself; None where there are none.
+
+        Raises UsageError for a prefix that the system can't have.
         """
         return None
 

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from ...schema.connection.call import Call
 from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
-from ...schema.text import to_text
 from ..celery import request_table
 from ..connection.link import ServerLink
 from ..consume.acks import Acks
@@ -182,9 +181,9 @@ class Leases:
         unsettled = self._qos.unsettled()
         gone = {tag: unacked.job_id for tag, unacked in unsettled.items()}
         for queue in {*self._until, *self._qos.queues()}:
-            holds = link.command("ZRANGE", scripts.keys(queue).held(self._consumer_id), 0, -1)
+            holds = link.run(scripts.held(queue, self._consumer_id))
             known = {unacked.job_id: tag for tag, unacked in unsettled.items() if unacked.queue == queue}
-            unknown = [job_id for job_id in map(to_text, holds) if gone.pop(known.get(job_id, 0), None) is None]
+            unknown = [job_id for job_id in holds if gone.pop(known.get(job_id, 0), None) is None]
             if unknown:
                 link.run(scripts.release(queue, self._consumer_id, unknown))
         dropped = self._channel.dispatcher.drop(self._channel, gone.keys())

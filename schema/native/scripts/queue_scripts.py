@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from ...connection.call import Argument, Call, Command
 from ...errors import UsageError
-from ...text import to_bytes
+from ...text import to_bytes, to_text
 from .. import keys
 from ..keys import QueueKeys
 from . import results
@@ -251,6 +251,10 @@ class QueueScripts:
     def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
         """Extends the consumer's lease on everything it holds, to two leases if that is nothing."""
         return self._call("renew", queue, now, (_member(consumer), lease_ms), Renewed)
+
+    def held(self, queue: str, consumer: str) -> Command[tuple[str, ...]]:
+        """The ids of the jobs that the consumer holds."""
+        return Command(("ZRANGE", self.keys(queue).held(consumer), 0, -1), lambda ids: tuple(map(to_text, ids)))
 
     # Dead letters
 

@@ -6,7 +6,8 @@ import re
 from importlib.resources import files
 
 import pytest
-from ferryman.schema.native.scripts.loader import definitions, names, script
+from ferryman.schema.lua import names
+from ferryman.schema.native.scripts.loader import definitions, script
 
 FILES = [file.name.removesuffix(".lua") for file in (files("ferryman.schema.native.scripts") / "lua").iterdir()]
 TRANSITIONS = sorted(name for name in FILES if not name.startswith("_"))
