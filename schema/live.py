@@ -175,8 +175,13 @@ class ForeignFamily(ABC):
     """Whether the system can hold a job until its time."""
     has_names: ClassVar[bool] = False
     """Whether jobs have a name of their own beside the queue's."""
+    arguments: ClassVar[Literal["one", "list", "object"]] = "one"
+    """What a payload is to a task: its one positional argument; the list of them (bee); one, which must be an object (pjq)."""
     carries_messages: ClassVar[bool] = False
-    """Whether payloads are whole AMQP messages, with headers and properties (kombu), and no arguments of a task."""
+    """Whether payloads are whole AMQP messages, with headers and properties (kombu), and no arguments of a task.
+
+    Such a payload is a JSON object with ``body``, ``content-type``, ``content-encoding``, ``headers`` and ``properties``.
+    """
 
     prefix: str
     """The foreign prefix, as in the URL."""
@@ -214,9 +219,9 @@ class ForeignFamily(ABC):
         """As in ``LiveFamily``; the jobs are ForeignDelivery. ``no_ack`` is the caller's to see to: it acks them.
 
         ``tasks``: only jobs that the consumer knows: by the ``task`` of their ``extra``, or their own name, or else that of the
-        queue. All others stay where they are. What is damaged so that no worker can run it is failed in the family's way or left,
-        and is never in the way of others. Runs the timers of this queue first. Gives what lapsed consumers held back, at most
-        ``delivery_limit`` times a job, then it fails.
+        queue. All others stay where they are, and ``Taken.unknown`` may name some. What is damaged so that no worker can run it
+        is failed in the family's way or left, and is never in the way of others. Runs the timers of this queue first. Gives what
+        lapsed consumers held back, at most ``delivery_limit`` times a job, then it fails.
         """
 
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:

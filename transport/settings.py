@@ -13,13 +13,17 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ..schema.connection import tls
-from ..schema.connection.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
+from ..schema.connection.address import ANY_FAMILY, DEFAULT_FAMILY, DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
 from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
+from ..schema.family import get_family
+from ..schema.live import ForeignFamily
+from ..schema.native.keys import DEFAULT_PREFIX, check_prefix
 from ..schema.native.scripts.queue_scripts import FETCH_BYTES
 from ..schema.native.scripts.waiting_score import PriorityOrder
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
+from .live.mapping import IDENTITY, JobMapping, load
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -62,11 +66,18 @@ class Settings:
     """kombu's option: the queue for messages to a direct exchange that no queue wants."""
     connection_arguments: Mapping[str, Any] = field(factory=dict, repr=False)
     """For redis-py, beyond what the address says."""
+    foreign: ForeignFamily | None = field(default=None, repr=False)
+    """The keyspace of another system that carries the tasks (``family=``); None: ferryman's own carries all."""
+    mapping: JobMapping = field(default=IDENTITY, repr=False)
+    """Which task a job of that system is, and which job a task (option ``mapping``)."""
 
     @property
     def prefix(self) -> str:
-        """The namespace of all keys."""
-        return self.address.prefix
+        """The namespace of ferryman's own keys; those of another system begin with ``address.prefix``."""
+        if self.foreign is None:
+            return self.address.prefix
+        side_prefix: str = self.address.options.get("side_prefix", DEFAULT_PREFIX)
+        return side_prefix
 
     @property
     def lease_ms(self) -> int:
@@ -98,11 +109,7 @@ class Settings:
         address = _address(client, given)
         for name in address.ignored:
             _warn_once(f"the URL's {name}", IGNORED_OPTIONS[name])
-        prefix = given.pop("prefix", None) or _prefix(given.pop("global_keyprefix", None))
-        if prefix:
-            address = evolve(address, prefix=str(prefix))
-        if given.pop("family", address.family) != "ferryman" or address.family != "ferryman":
-            raise UsageError("as a broker, ferryman:// serves its own key family; leave family= out of the URL")
+        address = _with_family(address, given)
         arguments = _connection_arguments(address, given, client)
         options = {**address.options, **_options(address, given)}
         if client.connect_timeout:
@@ -120,6 +127,8 @@ class Settings:
             queue_order=options.get("queue_order_strategy", "round_robin"),
             deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,
+            foreign=_foreign(address, options),
+            mapping=load(options["mapping"]) if "mapping" in options else IDENTITY,
         )
 
 
@@ -177,6 +186,69 @@ def _is_set(name: str, value: Any) -> bool:
     if value is None and name == "socket_timeout":
         _warn_once(f"{name}=None", f"after {SOCKET_TIMEOUT:g} s without an answer a server counts as gone")
     return value is not None
+
+
+def _with_family(address: Address, given: dict[str, Any]) -> Address:
+    """The address with the family, its parameters and the prefix that ``transport_options`` name. Takes those out of them."""
+    name = str(given.pop("family", address.family))
+    if name != address.family:
+        if name == ANY_FAMILY:
+            address = evolve(address, family=name)
+        elif name == DEFAULT_FAMILY:
+            address = evolve(address, family=name, prefix=DEFAULT_PREFIX, settings=())
+        else:
+            address = evolve(address, family=name, prefix=get_family(name).default_prefix, settings=())
+    if address.family == ANY_FAMILY:
+        raise UsageError("a broker serves one keyspace: write which, as in family=kue&prefix=q")
+    if address.family == DEFAULT_FAMILY:
+        prefix = given.pop("prefix", None) or _prefix(given.pop("global_keyprefix", None))
+        return evolve(address, prefix=str(prefix)) if prefix else address
+    prefix = given.pop("prefix", given.pop("global_keyprefix", None))
+    if prefix is not None:  # an empty one is some systems' own
+        address = evolve(address, prefix=str(prefix))
+    own = get_family(address.family).parameters
+    settings = dict(address.settings)
+    for option in [option for option in given if option in own]:
+        try:
+            settings[option] = own[option](_text(given.pop(option)))
+        except ValueError as error:
+            raise UsageError(f"transport option {option!r}: {error}") from None
+    return evolve(address, settings=tuple(sorted(settings.items())))
+
+
+def _text(value: Any) -> str:
+    """An option's value as it would stand in a URL."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _foreign(address: Address, options: Mapping[str, Any]) -> ForeignFamily | None:
+    """The family that carries the tasks; None for ferryman's own.
+
+    Raises UsageError for a family that can't be in use, and where its keys would not be apart from ferryman's own.
+    """
+    if address.family == DEFAULT_FAMILY:
+        for name in ("side_prefix", "mapping"):
+            if name in options:
+                raise UsageError(f"the option {name} is for the keyspaces of other systems; it needs family=, as in family=kue")
+        return None
+    family, prefix = address.key_family, address.prefix
+    side_prefix: str = options.get("side_prefix", DEFAULT_PREFIX)
+    check_prefix(side_prefix)
+    if prefix and f"{side_prefix}:".startswith(f"{prefix.removesuffix(':')}:"):
+        raise UsageError(
+            f"ferryman's own keys can't be among those of {family.name}: side_prefix={side_prefix} must not begin with {prefix!r}"
+        )
+    foreign = family.live(prefix, side_prefix)
+    if foreign is None:
+        raise UsageError(
+            f"family={family.name} can be read and migrated, but not be a broker; leave family= out of the URL for ferryman's own"
+        )
+    if address.kind is Kind.CLUSTER and not family.has_hash_tags(prefix):
+        raise UsageError(
+            f"on a cluster the keys of {family.name} are on several nodes, and no step of a job could be one transaction; "
+            f"it needs a prefix with a hash tag for all of them, as in prefix={{{prefix or family.name}}}"
+        )
+    return foreign
 
 
 def _prefix(given: Any) -> str | None:

@@ -106,6 +106,8 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
     "remove_revoked": parse_flag,
+    "side_prefix": _name,
+    "mapping": _name,
     "durability": _durability,
     "client_name": str,
     "password_env": _name,
@@ -126,7 +128,7 @@ OF_CONNECTIONS = frozenset(
     {"client_name", "password_env", "password_file", "credential_provider", "health_check_interval", "checksum"}
     | {"socket_timeout", "socket_connect_timeout", *tls.OPTIONS}
 )
-"""Those that say how a server or a file is read, whatever stands there. The others are the broker's, for its own queues."""
+"""Those that say how a server or a file is read, whatever stands there. The others are the broker's."""
 
 
 @frozen
@@ -306,11 +308,12 @@ def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> A
     family = query.pop("family", DEFAULT_FAMILY)
     prefix = query.pop("prefix", _default_prefix(family))
     own = {} if family in (DEFAULT_FAMILY, ANY_FAMILY) else get_family(family).parameters
-    allowed = {name: OPTIONS[name] for name in OPTIONS if family == DEFAULT_FAMILY or name in OF_CONNECTIONS} | dict(own)
+    has_all = family == DEFAULT_FAMILY or as_broker
+    allowed = {name: OPTIONS[name] for name in OPTIONS if has_all or name in OF_CONNECTIONS} | dict(own)
     options: dict[str, Any] = {}
     ignored = []
     for name, text in query.items():
-        if as_broker and family == DEFAULT_FAMILY and name in IGNORED_OPTIONS and name not in SENTINEL_OPTIONS:
+        if as_broker and name not in own and name in IGNORED_OPTIONS and name not in SENTINEL_OPTIONS:
             ignored.append(name)
             continue
         if name not in allowed:

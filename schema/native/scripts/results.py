@@ -110,6 +110,7 @@ class Taken:
     consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
     do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
     ``forwards``: the queue has a dead letter exchange; ``has_dead_letters``: dead jobs wait to be forwarded there (``outbox``).
+    ``unknown``: tasks of some jobs that were left for others, because the consumer does not know them (``live.ForeignFamily``).
     """
 
     exists: bool
@@ -118,6 +119,7 @@ class Taken:
     jobs: tuple[Delivery, ...]
     forwards: bool = False
     has_dead_letters: bool = False
+    unknown: tuple[str, ...] = ()
 
     @property
     def more(self) -> bool:
