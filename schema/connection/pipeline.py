@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from attrs import frozen
 from hiredis import Reader, pack_command
 
-from ..family import Command
 from .permission import explained_each
+
+if TYPE_CHECKING:
+    from ..family import Command
 
 BUFFER = 1 << 18
 """Bytes to take from the socket at once."""
+SEND_BYTES = 1 << 20
+"""Bytes that are sent at once."""
 _PENDING = object()
 
 
@@ -47,7 +51,7 @@ class PackedCommands:
 
 
 class PipelineConnection:
-    """A connection taken from a client for the length of a ``with open_pipeline(client)`` block."""
+    """Batches over an open connection of redis-py's: one that a client lends (``open_pipeline``), or the caller's own."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -84,7 +88,7 @@ class PipelineConnection:
         number = len(keys)
         if not number:
             return [[] for _ in commands]
-        self._connection.send_packed_command([b"".join(packed_each(command, keys) for command in commands)])
+        self.send_packed(*(packed_each(command, keys) for command in commands))
         replies = self.replies(number * len(commands))
         if has_errors(replies):
             replies = explained_each(replies, [(command[0], key) for command in commands for key in keys])
@@ -131,7 +135,7 @@ class PipelineConnection:
 
     def send_packed(self, *parts: Any) -> None:
         """Sends commands as they go over the wire: bytes, or buffers of them."""
-        self._connection.send_packed_command([b"".join(parts)])
+        self._connection.send_packed_command(_segments(b"".join(parts)))
 
     def feed(self, received: bytes) -> None:
         """Gives back what ``receive`` has taken, for ``replies`` to begin with."""
@@ -152,6 +156,14 @@ class PipelineConnection:
             raise redis.exceptions.ConnectionError(f"{self._peer} has closed the connection")
         self.received += size
         return size
+
+
+def _segments(data: bytes) -> Sequence[bytes | memoryview]:
+    """What is sent at once: a timeout is for each piece, and a large message may take longer."""
+    if len(data) <= SEND_BYTES:
+        return [data]
+    view = memoryview(data)
+    return [view[first : first + SEND_BYTES] for first in range(0, len(view), SEND_BYTES)]
 
 
 FOR_A_COMMAND = () if redis.VERSION >= (5, 3) else ("PING",)

@@ -10,8 +10,8 @@ import redis
 
 from ...schema.connection.call import Argument
 from ...schema.connection.connect import new_connection
-from ..errors import ConnectionLost
-from .link import explain, is_stale, read_reply
+from ..errors import ConnectionLost, transient
+from .link import explain, is_stale
 
 BLOCK = 5.0
 """Seconds that a blocking command lasts at most; then the connection has shown that it lives."""
@@ -53,10 +53,14 @@ class BlockingConnection:
     def receive(self) -> Any:
         """The reply of the command under way; blocks until it is there. Raises error replies and connection errors."""
         self.waiting = False
-        reply = read_reply(self._connection)
-        if isinstance(reply, Exception):
-            raise explain(reply, self._command, lambda: self._connection)
-        return reply
+        try:
+            return self._connection.read_response()
+        except redis.exceptions.ResponseError as error:
+            raise explain(transient(error), self._command, self._info) from None
+
+    def _info(self) -> Any:
+        self._connection.send_command("INFO", "server")
+        return self._connection.read_response()
 
     def readable(self) -> bool:
         """Whether a reply is there. Raises ConnectionLost when it should be and is not: only the socket looks open."""

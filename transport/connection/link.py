@@ -22,6 +22,7 @@ from redis.sentinel import SentinelManagedConnection
 from ...schema.connection import incapable, permission
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.connection.connect import new_connection
+from ...schema.connection.pipeline import PipelineConnection, has_errors
 from ...schema.errors import FerrymanError, UsageError
 from ..errors import CONNECTION_ERRORS, transient
 
@@ -32,8 +33,6 @@ pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ig
 
 IDLE = 1.0
 """Seconds after which a connection may have been closed by the server or by somebody in between: it is looked at before use."""
-SEND_BYTES = 1 << 20
-"""Bytes that are sent at once."""
 
 AnyCall = Call[Any] | Command[Any]
 
@@ -111,6 +110,8 @@ class NodeLink(ServerLink):
         super().__init__()
         self._client = client
         self._connection: Any = None
+        self._pipe: PipelineConnection | None = None
+        """Over the connection, while there is one."""
         self._pid = os.getpid()
         self._used = 0.0
         """When a reply was read last, on the monotonic clock."""
@@ -143,9 +144,12 @@ class NodeLink(ServerLink):
     def _explain_all(self, calls: Sequence[AnyCall], replies: Sequence[Any]) -> list[Any]:
         """The replies, with plain words in the place of what the server refuses or can't do."""
         return [
-            explain(reply, call.words, self._open, call.script.name if isinstance(call, Call) else None)
+            explain(reply, call.words, self._info, call.script.name if isinstance(call, Call) else None)
             for call, reply in zip(calls, replies, strict=True)
         ]
+
+    def _info(self) -> Any:
+        return self._send([("INFO", "server")])[0]
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         cursor = b"0"
@@ -156,25 +160,25 @@ class NodeLink(ServerLink):
                 return
 
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        connection = self._open()
+        pipe = self._open()
         try:
-            connection.send_packed_command(_segments(b"".join(map(pack, commands))))
-            replies = [read_reply(connection) for _ in commands]
-            self._used = time.monotonic()
-            return replies
+            pipe.send_packed(*map(pack, commands))
+            replies = pipe.replies(len(commands))
         except BaseException:
             # Even an interrupt leaves replies unread: whoever spoke next would get somebody else's answer.
             self.failed = True
-            connection.disconnect()
+            self._connection.disconnect()
             raise
+        self._used = time.monotonic()
+        return list(map(_without_transient, replies)) if has_errors(replies) else replies
 
-    def _open(self) -> Any:
+    def _open(self) -> PipelineConnection:
         if self._connection is not None and self._pid != os.getpid():
             # After a fork the socket belongs to the parent; the child drops it and sends nothing.
             self._connection = None
         if self._connection is not None and time.monotonic() - self._used > IDLE and is_stale(self._connection):
             self.close()
-        if self._connection is None:
+        if self._connection is None or self._pipe is None:
             self._pid = os.getpid()
             connection = new_connection(self._client)
             try:
@@ -182,9 +186,9 @@ class NodeLink(ServerLink):
             except BaseException:
                 self.failed = True
                 raise
-            self._connection = connection
+            self._connection, self._pipe = connection, PipelineConnection(connection)
             self._used = time.monotonic()
-        return self._connection
+        return self._pipe
 
     def reopen(self) -> None:
         with self._lock:
@@ -196,14 +200,6 @@ class NodeLink(ServerLink):
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
-
-
-def _segments(data: bytes) -> Sequence[bytes | memoryview]:
-    """What is sent at once: a timeout is for each piece, and a large message may take longer."""
-    if len(data) <= SEND_BYTES:
-        return [data]
-    view = memoryview(data)
-    return [view[first : first + SEND_BYTES] for first in range(0, len(view), SEND_BYTES)]
 
 
 def is_stale(connection: Any) -> bool:
@@ -237,11 +233,11 @@ def _outcome(call: AnyCall, reply: Any) -> Any:
         return error
 
 
-def explain(reply: Any, words: Sequence[Argument], connection: Callable[[], Any], script: str | None = None) -> Any:
-    """A reply, with plain words in its place if it says that the user may not, or the server can't. ``connection`` asks INFO."""
+def explain(reply: Any, words: Sequence[Argument], info: Callable[[], Any], script: str | None = None) -> Any:
+    """A reply, with plain words in its place if it says that the user may not, or the server can't. ``info`` asks what it is."""
     if not isinstance(reply, redis.exceptions.ResponseError):
         return reply
-    return incapable.explained(permission.explained(reply, words, script), lambda: _ask_info(connection()))
+    return incapable.explained(permission.explained(reply, words, script), info)
 
 
 def _as_it_is(reply: Any) -> Any:
@@ -249,13 +245,6 @@ def _as_it_is(reply: Any) -> Any:
     return reply
 
 
-def _ask_info(connection: Any) -> Any:
-    connection.send_command("INFO", "server")
-    return connection.read_response()
-
-
-def read_reply(connection: Any) -> Any:
-    try:
-        return connection.read_response()
-    except redis.exceptions.ResponseError as error:
-        return transient(error)
+def _without_transient(reply: Any) -> Any:
+    """A reply, with a connection error in its place if it tells of what passes by itself."""
+    return transient(reply) if isinstance(reply, redis.exceptions.ResponseError) else reply
