@@ -19,6 +19,7 @@ from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
 from .keys import LOCKS, PREFIX_FINDER, layout, version
+from .live import KueLive
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
@@ -83,6 +84,9 @@ class Kue(KeyFamily):
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
+
+    def live(self, prefix: str, side_prefix: str) -> KueLive:
+        return KueLive(prefix, side_prefix)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)

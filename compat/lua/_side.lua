@@ -70,15 +70,15 @@ local function served_queues()
   return call('SMEMBERS', SIDE .. 'queues')
 end
 
--- Calls `give_back(id, lapses)` for each job of consumers whose lease has ended, at most `limit` jobs, and ends those leases.
--- `lapses` is how often that has happened to the job, this time included. Returns how many jobs there were.
+-- Calls `give_back(id, lapses, consumer)` for each job of consumers whose lease has ended, at most `limit` jobs, and ends those
+-- leases. `lapses` is how often that has happened to the job, this time included. Returns how many jobs there were.
 local function reclaim(queue, now, limit, give_back)
   local count = 0
   for _, consumer in ipairs(call('ZRANGEBYSCORE', SIDE .. 'consumers:' .. queue, '-inf', now, 'LIMIT', 0, limit)) do
     local ids = held_by(queue, consumer, limit - count)
     for _, id in ipairs(ids) do
       let_go(queue, id)
-      give_back(id, call('HINCRBY', SIDE .. 'lapses:' .. queue, id, 1))
+      give_back(id, call('HINCRBY', SIDE .. 'lapses:' .. queue, id, 1), consumer)
     end
     count = count + #ids
     if count >= limit then

@@ -1,0 +1,43 @@
+-- Finds the jobs of some tasks that wait or are delayed, a chunk at a time, from the end: jobs leave at the front, so what has been
+-- looked at stays comparable between chunks. Changes nothing.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  P
+-- ARGV[1]  now
+-- ARGV[2]  type
+-- ARGV[3]  'inactive' or 'delayed'
+-- ARGV[4]  most jobs to look at
+-- ARGV[5]  how many have been looked at
+-- ARGV[6]  what the id of a task begins with that is no more than a job of kue
+-- ARGV[7…] task ids
+-- Result   {1 if there is more, how many were looked at, {id, task id, '' …}}
+
+local queue, state, limit, seen, prefix = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+
+local wanted = {}
+for i = 7, #ARGV do
+  wanted[ARGV[i]] = true
+end
+
+local function task_of(id)
+  local extra = attempt('HGET', job_key(id), 'ferryman')
+  local fine, found = pcall(cjson.decode, extra or '')
+  if fine and type(found) == 'table' and type(found.id) == 'string' then
+    return found.id
+  end
+  return prefix .. id
+end
+
+return reply_of(function()
+  local members = call('ZRANGE', by_type(queue, state), -seen - limit, -seen - 1)
+  local found = {}
+  for _, member in ipairs(members) do
+    local id = id_of(member)
+    local task = id and task_of(id)
+    if task and wanted[task] then
+      append(found, id, task)
+      append(found, '')
+    end
+  end
+  return {#members == limit and 1 or 0, #members, found}
+end)

@@ -1,0 +1,69 @@
+-- A look at what stands under a prefix, before anything is written there. Changes nothing.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  P
+-- ARGV[1]  now
+-- ARGV[2]  P as a pattern
+-- Result   {word, detail}: 'fine' and the version, as era() has it; 'other' and a key that kue has not, 'mixed' and a member,
+--          'replica' and '', 'literal' and the version, where that knows no prefix but q
+
+local LOOKED_AT = 100
+local TYPES = {ids = 'string', ['job:types'] = 'set', jobs = 'zset', ['stats:work-time'] = 'string'}
+for _, state in ipairs({'inactive', 'delayed', 'active', 'complete', 'failed'}) do
+  TYPES['jobs:' .. state] = 'zset'
+end
+
+-- A key under the prefix in a keyspace that has nothing of kue's.
+local function stranger()
+  local cursor = '0'
+  for _ = 1, LOOKED_AT do
+    local found = call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', LOOKED_AT)
+    if found[2][1] then
+      return found[2][1]
+    end
+    cursor = found[1]
+    if cursor == '0' then
+      return nil
+    end
+  end
+end
+
+return reply_of(function()
+  local is_known = false
+  for name, kind in pairs(TYPES) do
+    local found = call('TYPE', P .. name).ok
+    if found ~= 'none' and found ~= kind then
+      return {'other', P .. name}
+    end
+    is_known = is_known or (found ~= 'none' and name ~= 'ids' and name ~= 'jobs')
+  end
+  local last = call('GET', P .. 'ids')
+  if last and not string.match(last, '^%d+$') then
+    return {'other', P .. 'ids'}
+  end
+  is_known = is_known or (last and call('EXISTS', P .. 'jobs') == 1)
+  local other = not is_known and not last and stranger()
+  if other then
+    return {'other', other}
+  end
+  local forms = {}
+  for _, index in ipairs({'jobs', 'jobs:inactive', 'jobs:delayed', 'jobs:active'}) do
+    for _, command in ipairs({'ZRANGE', 'ZREVRANGE'}) do
+      for _, member in ipairs(call(command, P .. index, 0, LOOKED_AT - 1)) do
+        local form = string.find(member, '|', 1, true) and 'padded' or 'plain'
+        forms[form] = true
+        if forms.padded and forms.plain then
+          return {'mixed', member}
+        end
+      end
+    end
+  end
+  local replication = attempt('INFO', 'replication') or ''
+  if string.find(replication, 'role:slave', 1, true) and string.find(replication, 'slave_read_only:1', 1, true) then
+    return {'replica', ''}
+  end
+  if era() < V0_8 and P ~= 'q:' then
+    return {'literal', number_text(era())}
+  end
+  return {'fine', number_text(era())}
+end)
