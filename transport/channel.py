@@ -297,6 +297,11 @@ class Channel(Declarations):
         self.dispatcher.changed()
         self.dead_letters.forward()
 
+    def settle(self, delivery_tag: int) -> None:
+        """Forgets a message of which somebody else has told the server what becomes of it. From any thread."""
+        if self.qos.pop(delivery_tag) is not None:
+            self.dispatcher.changed()
+
     def dead_letter(self, message: Message, error: Exception) -> None:
         """Makes a dead letter of a message that nobody could begin with, unless it is settled already."""
         unacked = self.qos.get(message.delivery_tag)

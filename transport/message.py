@@ -182,3 +182,8 @@ class Message(KombuMessage):  # type: ignore[misc]
             headers=content.headers,
             channel=channel,
         )
+
+    def settle(self) -> None:
+        """Gives its place free; what becomes of it was said by other means."""
+        self.channel.settle(self.delivery_tag)
+        self._state = "ACK"

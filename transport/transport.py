@@ -17,7 +17,7 @@ from kombu.transport.virtual import Management
 
 from ..schema.native.keys import wake
 from . import flower
-from .celery import scheduled_tasks
+from .celery import foreign_request, scheduled_tasks
 from .channel import Channel
 from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
@@ -57,6 +57,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         flower.install()
         scheduled_tasks.install()
         self.session = Session.of(Settings.of(client))
+        if self.session.settings.foreign is not None:
+            foreign_request.install()
         self.dead_letters = DeadLetters(self.session)
         self.channels: list[Channel] = []
         self.poller = Poller(self.session, self.dead_letters, self.channels)
