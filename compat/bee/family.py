@@ -15,6 +15,7 @@ from ...schema.keys import glob_escape
 from . import faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, version
+from .live import BeeLive
 from .related_keys import related_keys
 from .rules import RULES
 from .view import REFERENCE_ROLES
@@ -57,6 +58,9 @@ class Bee(KeyFamily):
 
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject)
+
+    def live(self, prefix: str, side_prefix: str) -> BeeLive:
+        return BeeLive(prefix, side_prefix)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         # Those that workers have served; those with jobs only are seen by their jobs.

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ExchangeTypeError, MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
+from ...errors import (
+    ExchangeTypeError,
+    MalformedValue,
+    PublishRefused,
+    QueueArgumentsError,
+    SchemaVersionError,
+    ServerError,
+    UsageError,
+)
 from ...text import show
 
 
 def result(reply: Any, what: str) -> Any:
     """The result of a script about ``what`` (``queue 'celery'``).
 
-    Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError, ExchangeTypeError or
-    MalformedValue (a key at fault holds something else than it should).
+    Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError, ExchangeTypeError,
+    UsageError (what was asked for can't be, and why) or MalformedValue (a key at fault holds something else than it should).
     """
     status, *details = reply
     match status:
@@ -42,6 +50,8 @@ def result(reply: Any, what: str) -> Any:
         case b"type":
             known, wanted = map(show, details)
             raise ExchangeTypeError(f"{what} is a {known} exchange and can't be declared as {wanted}: delete it first")
+        case b"refused":
+            raise UsageError(f"{what}: {show(details[0])}")
         case b"damaged":
             key, detail = details
             raise MalformedValue(f"{what}: key {show(key)!r} is damaged ({show(detail)}): audit the keyspace, move the key away")

@@ -1,0 +1,20 @@
+-- Tells of a job's progress, which bee stores nowhere.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what bee's keys begin with
+-- ARGV[1]   now
+-- ARGV[2]   the consumer's hive
+-- ARGV[3]   queue
+-- ARGV[4]   id
+-- ARGV[5]   progress, JSON: a percentage, or whatever clients expect
+-- Result    1; 0 if the job was not the consumer's any more
+
+local queue, id = ARGV[3], ARGV[4]
+
+return reply_of(function()
+  if not is_held(queue, id) then
+    return 0
+  end
+  publish(queue, {jid = id, type = 'progress', progress = decoded(ARGV[5])})
+  return 1
+end)
