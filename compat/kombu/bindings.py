@@ -78,7 +78,7 @@ def separator_in(member: str) -> str | None:
     if topic:
         head, pattern, tail = topic.groups()
         sizes = range(1, min(len(head), len(tail) - 1) + 1)
-        found = {head[-size:] for size in sizes if tail.startswith(head[-size:]) and pattern == _pattern(head[:-size])}
+        found = {head[-size:] for size in sizes if tail.startswith(head[-size:]) and pattern == topic_pattern(head[:-size])}
     else:
         # Only topic exchanges have patterns, so it stands there twice.
         found = {sep for run in _RUN.findall(member) if len(run) <= LONGEST_RUN for sep in _twice_in(run)}
@@ -98,7 +98,7 @@ def _twice_in(run: str) -> Iterator[str]:
                 yield run[start : start + size]
 
 
-def _pattern(routing_key: str) -> str:
+def topic_pattern(routing_key: str) -> str:
     """The regular expression that kombu makes of a topic exchange's routing key."""
     words = ("".join(each if each in "#*" or each.isalnum() else "\\" + each for each in word) for word in routing_key.split("."))
     return "^" + r"\.".join({"*": r"[^\.]+", "#": ".*?"}.get(word, word) for word in words) + "$"

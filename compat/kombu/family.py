@@ -18,6 +18,7 @@ from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, PREFIX_FINDER, USUAL, Settings
+from .live import KombuLive
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
 from .rules import RULES
@@ -52,6 +53,9 @@ class Kombu(KeyFamily):
 
     def configured(self, settings: Mapping[str, Any]) -> Kombu:
         return Kombu(Settings(**settings))
+
+    def live(self, prefix: str, side_prefix: str) -> KombuLive:
+        return KombuLive(prefix, side_prefix, self.settings)
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         if key == DEFAULT_QUEUE.encode() and redis_type == "list":

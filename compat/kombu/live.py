@@ -1,0 +1,353 @@
+"""KombuLive: the stock Celery broker's keyspace in use, beside kombu's own processes. The calls of ``lua/``, and their replies.
+
+What a job is here: a message in the buckets of its queue, with its headers and properties, as ``record.py`` has it. kombu has no
+delays, no attempts and no failed jobs: an ``eta`` is Celery's workers' affair, ``retries`` is a header, and a message that is
+rejected is gone. So ``complete``, ``fail`` and ``reject`` all end in ``removed``.
+
+The lease of a consumer stands in side keys; what it has gets a new time in ``unacked_index`` whenever it is renewed, so that
+kombu's processes, which know nothing of leases, never give back what runs (the theory stands in ``lua/_common.lua``). A message
+that lapses more than ``delivery_limit`` times is left to the visibility timeout, and so comes back as slowly as with kombu alone.
+
+Called by ``family.py``, the transport, ``client.py`` and the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from attrs import field, frozen
+
+from ...schema.connection.call import Argument, Call
+from ...schema.errors import KeyspaceRefused, Unroutable, UsageError
+from ...schema.family import family_names, get_family
+from ...schema.keys import glob_escape
+from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.native.scripts import results
+from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
+from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
+from ...schema.text import load_json_fast, show, to_bytes, to_text
+from .. import side
+from .bindings import Binding, topic_pattern
+from .keys import USUAL, Settings, bucket_key
+from .outgoing import stamped
+
+T = TypeVar("T")
+
+OPTIONS = frozenset({"exchange", "routing_key", "expires_ms", "bind"})
+"""What ``put`` takes beside a job's own fields."""
+
+
+@frozen
+class KombuLive(ForeignFamily):
+    """The transitions of all queues under one ``global_keyprefix``."""
+
+    name = "kombu"
+    priority_direction = 1
+    has_names = True
+    carries_messages = True
+
+    prefix: str = ""
+    side_prefix: str = "ferryman"
+    settings: Settings = USUAL
+    _keys: tuple[bytes, bytes] = field(init=False, repr=False)
+    _fixed: tuple[Argument, ...] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        root = side.root(self.name, self.prefix, self.side_prefix)
+        steps = self.settings.steps
+        object.__setattr__(self, "_keys", (root, to_bytes(self.prefix)))
+        names = (self.settings.unacked_key, self.settings.unacked_index_key)
+        start = (to_bytes(self.settings.separator), ",".join(map(str, steps)))
+        fixed = (*start, *map(to_bytes, names), self.settings.visibility_ms)
+        object.__setattr__(self, "_fixed", fixed)
+
+    def _call(self, name: str, what: str, now: int | None, args: Iterable[Argument], parse: Callable[[Any], T]) -> Call[T]:
+        assert __package__
+        return side.call(__package__, name, self._keys, now, (*self._fixed, *args), parse, what)
+
+    def _of(self, name: str, queue: str, now: int | None, args: Iterable[Argument], parse: Callable[[Any], T]) -> Call[T]:
+        if not queue:
+            raise UsageError("a queue needs a name")
+        return self._call(name, f"kombu queue {queue!r}", now, (to_bytes(queue), *args), parse)
+
+    # Before the first write
+
+    def look(self) -> Call[None]:
+        return self._call("look", f"keyspace {self.prefix!r} of kombu", None, (glob_escape(self.prefix) + "*",), self._looked)
+
+    def _looked(self, reply: Any) -> None:
+        unacked, index, sample = reply
+        for key, found, wanted in (
+            (self.settings.unacked_key, unacked, b"hash"),
+            (self.settings.unacked_index_key, index, b"zset"),
+        ):
+            if found not in (wanted, b"none"):
+                raise KeyspaceRefused(
+                    f"key {self.prefix + key!r} is a {show(found)} and not kombu's {show(wanted)}: if kombu calls its own "
+                    "otherwise here, say so with unacked_key and unacked_index_key, else use another prefix"
+                )
+        types = dict(zip(sample[::2], sample[1::2], strict=True))
+        own = to_bytes(self.prefix) + b"_kombu.binding"
+        if unacked == b"hash" or index == b"zset" or any(key.startswith(own) for key in types):
+            return
+        for other in family_names():
+            claimed = other != self.name and _claims(other, self.prefix, types)
+            if claimed:
+                raise KeyspaceRefused(
+                    f"prefix {self.prefix!r} holds keys of {other}, such as {show(claimed)!r}, and none of kombu: "
+                    f"use family={other}, or another prefix"
+                )
+
+    # Messages in
+
+    def put(self, job: NewJob, *, now: int | None = None) -> Call[str]:
+        """Publishes a message. ``payload`` is the JSON of all of it: ``body``, ``content-type``, ``content-encoding``,
+        ``headers``, ``properties``; what kombu itself adds to ``properties`` (``delivery_tag``, ``delivery_info``, ``priority``)
+        is added where it lacks.
+
+        ``options``: ``exchange`` and ``routing_key``, to be routed by the keyspace's bindings instead of by the queue's name
+        (raises Unroutable where they lead nowhere); ``expires_ms``, the ``x-expires`` of the queue; ``bind``: False leaves out
+        the binding that Celery makes for each queue. With ``delay_ms`` the header ``eta`` says when the message is due.
+        """
+        unknown = set(job.options) - OPTIONS
+        if unknown:
+            raise UsageError(f"unknown option {sorted(unknown)[0]!r}: kombu's put takes {', '.join(sorted(OPTIONS))}")
+        exchange = job.options.get("exchange") or ""
+        routing_key = job.options.get("routing_key") or ("" if exchange else job.queue)
+        if not exchange and not routing_key:
+            raise UsageError("a message needs a queue, or an exchange and a routing key")
+        text, tag, step = stamped(job, exchange, routing_key, self.settings.steps)
+        expires = job.options.get("expires_ms")
+        is_bound = not exchange and expires is None and job.options.get("bind", True)
+        where = f"exchange {exchange!r}" if exchange else f"queue {routing_key!r}"
+        args: tuple[Argument, ...] = (
+            job.publication or "",
+            text,
+            to_bytes(tag),
+            to_bytes(exchange),
+            to_bytes(routing_key),
+            step,
+            job.delay_ms,
+            "" if expires is None else int(expires),
+            1 if is_bound else "",
+        )
+        return self._call("put", f"kombu {where}", now, args, lambda reply: _routed(reply, exchange, routing_key))
+
+    # Consuming
+
+    def take(
+        self,
+        queue: str,
+        consumer: str,
+        n: int,
+        lease_ms: int,
+        *,
+        no_ack: bool = False,
+        delivery_limit: int | None = None,
+        fetch_bytes: int = FETCH_BYTES,
+        tasks: Collection[str] | None = None,
+        now: int | None = None,
+    ) -> Call[Taken]:
+        args: list[Argument] = [consumer, n, lease_ms, delivery_limit or "", fetch_bytes, "" if tasks is None else 1]
+        args += [to_bytes(task) for task in tasks or ()]
+        return self._of("take", queue, now, args, lambda reply: _taken(queue, reply))
+
+    def complete(
+        self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
+    ) -> Call[tuple[Outcome, ...]]:
+        """Acks messages. Results are for a result backend, of which kombu knows nothing."""
+        tags = [to_bytes(job_id) for job_id, _ in results]
+        return self._of("complete", queue, now, (consumer, *tags), lambda reply: tuple(map(_ended, reply)))
+
+    def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
+        """Acks the message, as Celery does with a task that has failed: kombu has no place for it."""
+        return self._of("complete", queue, now, (consumer, to_bytes(job_id)), lambda reply: _ended(reply[0]))
+
+    def retry(
+        self,
+        queue: str,
+        consumer: str,
+        job_id: str,
+        delay_ms: int,
+        *,
+        failure: Failure,
+        payload: bytes | None = None,
+        extra: bytes | None = None,
+        now: int | None = None,
+    ) -> Call[Outcome]:
+        """As Celery's own retry: the header ``retries`` counts one more, ``eta`` says when it is due; how many there may be is
+        the task's affair. ``payload`` is the whole message that takes its place."""
+        text = b"" if payload is None else stamped(NewJob(queue, payload), "", queue, self.settings.steps)[0]
+        args: list[Argument] = [consumer, to_bytes(job_id), max(delay_ms, 0), text]
+        return self._of("retry", queue, now, args, lambda reply: "waiting" if reply else "lost")
+
+    def progress(
+        self,
+        queue: str,
+        consumer: str,
+        job_id: str,
+        current: float,
+        total: float,
+        data: bytes | None = None,
+        *,
+        now: int | None = None,
+    ) -> Call[bool]:
+        """Whether the consumer still has the message: kombu has no place for progress."""
+        tag = to_bytes(job_id)
+        return self._of("held", queue, now, (consumer,), lambda reply: tag in reply)
+
+    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
+        return self._of("requeue", queue, now, (consumer, *map(to_bytes, ids)), results.flags)
+
+    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
+        args: tuple[Argument, ...] = (consumer, "all") if ids is None else (consumer, "some", *map(to_bytes, ids))
+        return self._of("release", queue, now, args, int)
+
+    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
+        return self._of("release", queue, now, (consumer, "end"), int)
+
+    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
+        return self._of("renew", queue, now, (consumer, lease_ms), Renewed)
+
+    def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]]:
+        return self._of("held", queue, None, (consumer,), lambda reply: tuple(map(to_text, reply)))
+
+    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
+        """``held`` is what consumers of ours have: what kombu's own have names no queue."""
+        return self._of("size", queue, now, (), _size)
+
+    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
+        return self._of("purge", queue, now, (limit,), results.purged)
+
+    def find(
+        self,
+        queue: str,
+        task_ids: Iterable[str],
+        role: Literal["waiting", "scheduled"] = "waiting",
+        *,
+        seen: int = 0,
+        limit: int = MAX_PER_CALL,
+        now: int | None = None,
+    ) -> Call[Found]:
+        """A task's id is the header ``id``, else the correlation id. Nothing is scheduled: what has an ``eta`` waits as well."""
+        wanted = () if role == "scheduled" else map(to_bytes, task_ids)
+        return self._of("find", queue, now, (0 if role == "scheduled" else limit, seen, *wanted), _found(role))
+
+    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
+        """Looks at 20,000 messages, those that run next first."""
+        name = job_id if only in (None, "waiting") else ""
+        return self._of("remove", queue, now, (to_bytes(name),), results.removed)
+
+    def peek(self, queue: str, n: int = 1, *, now: int | None = None) -> Call[tuple[bytes, ...]]:
+        """The messages that run next, whole, without taking them."""
+        return self._of("peek", queue, now, (n,), tuple)
+
+    # Bindings
+
+    def bind(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        *,
+        topic: bool = False,
+        expires_ms: int | None = None,
+        now: int | None = None,
+    ) -> Call[bool]:
+        """Binds a queue to an exchange as kombu does. ``topic``: the routing key has wildcards; ``expires_ms``: the queue's
+        ``x-expires``."""
+        life = "" if expires_ms is None else max(2 * int(expires_ms), MIN_BINDING_TTL)
+        return self._bound("bind", queue, exchange, routing_key, topic, life, now)
+
+    def unbind(self, queue: str, exchange: str, routing_key: str, *, topic: bool = False, now: int | None = None) -> Call[bool]:
+        """Takes a binding away."""
+        return self._bound("unbind", queue, exchange, routing_key, topic, "", now)
+
+    def _bound(
+        self, verb: str, queue: str, exchange: str, routing_key: str, topic: bool, life: Argument, now: int | None
+    ) -> Call[bool]:
+        pattern = topic_pattern(routing_key) if topic else ""
+        member = Binding(exchange, routing_key, pattern).member(queue, self.settings.separator)
+        return self._call("bind", f"kombu exchange {exchange!r}", now, (to_bytes(exchange), to_bytes(member), verb, life), bool)
+
+    # The system's own clockwork
+
+    def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
+        return (self._call("timers", f"keyspace {self.prefix!r} of kombu", now, (delivery_limit or "",), bool),)
+
+    def signals(self, queue: str) -> tuple[bytes, ...]:
+        """The lists of the queue's buckets."""
+        return tuple(bucket_key(self.prefix, queue, step, self.settings) for step in self.settings.steps)
+
+
+MIN_BINDING_TTL = 3_600_000
+"""The shortest life of a binding table of expiring queues without a consumer, ms (kombu 5.7)."""
+
+
+def _claims(family: str, prefix: str, types: Mapping[bytes, bytes]) -> bytes | None:
+    """A key that another family would say is its own under this very prefix."""
+    known = get_family(family)
+    return next((key for key, kind in types.items() if prefix in known.prefixes(key, to_text(kind))), None)
+
+
+def _routed(reply: Any, exchange: str, routing_key: str) -> str:
+    tag, queues = reply
+    if not queues:
+        raise Unroutable(f"no queue is bound to exchange {exchange!r} for routing key {routing_key!r}: bind one first")
+    return to_text(tag)
+
+
+def _ended(flag: int) -> Outcome:
+    return "removed" if flag else "lost"
+
+
+def _taken(queue: str, reply: Any) -> Taken:
+    now, next_event, *jobs = reply
+    return Taken(True, now, next_event, tuple(_delivery(queue, tag, text) for tag, text in jobs))
+
+
+def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:
+    """What a message says of itself; a script has seen that it is one."""
+    message = load_json_fast(text)
+    headers, properties = message.get("headers") or {}, message["properties"]
+    lapses, task = _count(headers.get("x-delivery-count")), headers.get("task")
+    was_delivered = bool(properties["delivery_info"].get("redelivered"))
+    return ForeignDelivery(
+        id=to_text(tag),
+        score=0,
+        priority=_count(properties.get("priority")),
+        deliveries=max(lapses, int(was_delivered)) + 1,
+        fields={},
+        queue=queue,
+        name=task if isinstance(task, str) else None,
+        payload=text,
+        attempts=_count(headers.get("retries")),
+    )
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**53 else 0
+
+
+def _size(reply: Any) -> Size:
+    now, waiting, held, consumers = reply
+    return Size(
+        exists=True,
+        waiting=waiting,
+        due=0,
+        scheduled=0,
+        held=held,
+        dead=0,
+        done=0,
+        consumers=consumers,
+        routes=0,
+        next_due_ms=None,
+        blocked=0,
+        outbox=0,
+        now=now,
+    )
+
+
+def _found(role: str) -> Callable[[Any], Found]:
+    return results.found if role == "waiting" else lambda _: Found((), 0, False)
