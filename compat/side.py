@@ -6,6 +6,7 @@
 | ``<root>held:<queue>`` | hash | job id -> consumer that holds it | with the run |
 | ``<root>lapses:<queue>`` | hash | job id -> how often its consumer has lapsed | with the job |
 | ``<root>extra:<queue>`` | hash | job id -> what Celery knows of it, where the record has no place for that | with the job |
+| ``<root>started:<queue>`` | hash | job id -> when its run began and how long it may take, ms (kickq) | with the run |
 | ``<root>queues`` | set | the queues that have consumers | with the consumers |
 | ``<root>publisher:<producer>`` | string | a producer's last publication and the id of its job | after ten minutes |
 

@@ -13,6 +13,7 @@ from ...schema.keys import glob_escape
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
+from .live import KickqLive
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 
@@ -43,6 +44,9 @@ class Kickq(KeyFamily):
     inject = staticmethod(faults.inject)
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
+
+    def live(self, prefix: str, side_prefix: str) -> KickqLive:
+        return KickqLive(prefix, side_prefix)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

@@ -1,0 +1,46 @@
+-- Finds the jobs of some tasks that nobody has taken yet, a chunk at a time, from the end: jobs leave at the front, so what has been
+-- looked at stays comparable between chunks. Changes nothing.
+--
+-- KEYS      see _common.lua
+-- ARGV[1]   now
+-- ARGV[2]   queue
+-- ARGV[3]   'waiting' or 'scheduled'
+-- ARGV[4]   most jobs to scan
+-- ARGV[5]   how many have been scanned
+-- ARGV[6]   what the task ids begin with of jobs that kickq's own producers made
+-- ARGV[7…]  task ids
+-- Result    {1 if there is more, how many were scanned, {id, task id …}}
+
+local queue, limit, seen = ARGV[2], math.min(tonumber(ARGV[4]), MAX_PER_CALL), tonumber(ARGV[5])
+local is_scheduled = ARGV[3] == 'scheduled'
+
+local wanted = {}
+for i = 7, #ARGV do
+  wanted[ARGV[i]] = true
+end
+
+local function task_id_of(id, extra)
+  local known = extra and parsed(extra)
+  local task_id = type(known) == 'table' and known.id
+  return type(task_id) == 'string' and task_id or ARGV[6] .. id
+end
+
+return reply_of(function()
+  local ids
+  if is_scheduled then
+    ids = call('ZRANGE', SCHEDULED, -seen - limit, -seen - 1)
+  else
+    ids = call('LRANGE', QUEUE .. queue, -seen - limit, -seen - 1)
+  end
+  local found = {}
+  for i = #ids, 1, -1 do
+    local record = attempt('HMGET', JOB .. ids[i], 'ferryman', 'name', 'state')
+    if record and record[3] and not (is_scheduled and record[2] ~= queue) then
+      local task_id = task_id_of(ids[i], record[1])
+      if wanted[task_id] then
+        append(found, ids[i], task_id)
+      end
+    end
+  end
+  return {#ids == limit and 1 or 0, #ids, found}
+end)

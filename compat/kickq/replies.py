@@ -1,0 +1,190 @@
+"""What kickq's scripts reply, as the values that the contract of keyspaces in use wants; and a job as its record tells.
+
+Pure. Whatever stands in a record, nothing here raises but ``judge``. Called by ``live.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from ...schema.connection.call import Call
+from ...schema.errors import KeyspaceRefused, MalformedValue
+from ...schema.live import ForeignDelivery, Outcome
+from ...schema.native.scripts.results import Found, Size, Taken, Task
+from ...schema.text import load_json, show, to_text
+from ..overflow import is_ours
+from .record import ITEM, LONGEST_RUN, Record, as_integer, as_number, truthy
+
+T = TypeVar("T")
+
+EXTRA = b"ferryman"
+"""The hash field that holds what Celery knows of a job: kickq leaves it alone, and it goes with the record."""
+
+JOB_FIELDS = (ITEM, b"state", b"name", b"createTime", b"updateTime", EXTRA)
+"""The fields of a record that ``job`` wants."""
+
+
+@frozen
+class KickqJob:
+    """A job as its record tells. Times are Unix ms, durations ms."""
+
+    id: str
+    queue: str
+    state: str
+    """One of kickq's eight words."""
+    payload: Any = field(repr=False)
+    error: Any
+    """What the last run that failed has said: any value of JSON. It stays when a later run succeeds."""
+    created_at: int | None
+    updated_at: int | None
+    """When the record was last written: at its making, and at the end of each run."""
+    finished_at: int | None
+    scheduled_for: int | None
+    """When a job that is delayed, retry or ghost is due, or was; when a finished one is deleted."""
+    max_attempts: int
+    time_limit_ms: int
+    runs: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """Each run that has ended, as kickq notes it."""
+    extra: bytes | None = field(repr=False)
+    """What Celery knows of it, as JSON text; None for nothing."""
+
+    @property
+    def attempts(self) -> int:
+        """How many runs have ended."""
+        return len(self.runs)
+
+
+def job(job_id: str, reply: Sequence[bytes | None]) -> KickqJob | None:
+    values = {name: value for name, value in zip(JOB_FIELDS, reply, strict=True) if value is not None}
+    if ITEM not in values:
+        return None
+    record = _record(values)
+    data = record.item.get("data")
+    return KickqJob(
+        id=job_id,
+        queue=record.queue,
+        state=record.word,
+        payload=None if data is None else data.value,
+        error=record.value("lastError"),
+        created_at=record.time("createTime"),
+        updated_at=record.time("updateTime"),
+        finished_at=as_integer(record.value("finishTime")),
+        scheduled_for=as_integer(record.value("scheduledFor")),
+        max_attempts=_attempts_allowed(record),
+        time_limit_ms=_time_limit(record),
+        runs=tuple(run for run in record.runs or () if isinstance(run, dict)),
+        extra=_extra(values.get(EXTRA, b"")),
+    )
+
+
+def _record(fields: Mapping[bytes, bytes]) -> Record:
+    """A record as Node.js reads it, which takes bytes that are no UTF-8 for replacement characters."""
+    return Record.of({**fields, ITEM: fields[ITEM].decode("utf-8", "replace").encode()}, {})
+
+
+def judge(reply: Sequence[bytes], prefix: str) -> None:
+    match reply:
+        case [b"fine"]:
+            return
+        case [b"type", key, found, wanted]:
+            text = f"key {show(key)!r} is a {show(found)}, where kickq has a {show(wanted)}: audit the keyspace, or move it away"
+        case [b"strange", key]:
+            text = f"key {show(key)!r} is not kickq's: use a namespace of kickq's, or one that no other program uses"
+        case [_, reason]:
+            text = f"the server lets nobody write there: {show(reason)}"
+        case _:
+            text = f"unknown words: {reply!r}"
+    raise KeyspaceRefused(f"kickq keyspace {prefix!r} can't be served: {text}")
+
+
+def taken(reply: Sequence[Any], queue: str) -> Taken:
+    now, next_event, *jobs = reply
+    return Taken(True, now, next_event, tuple(_delivery(queue, *job) for job in jobs))
+
+
+def _delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: bytes) -> ForeignDelivery:
+    record = _record({ITEM: document})
+    data, runs = record.item.get("data"), len(record.runs or ())
+    return ForeignDelivery(
+        id=to_text(raw_id),
+        score=0,
+        priority=0,
+        deliveries=runs + int(lapses) + 1,
+        fields={ITEM: document},
+        queue=queue,
+        payload=b"null" if data is None else data.text,
+        extra=_extra(extra),
+        attempts=runs,
+        max_attempts=_attempts_allowed(record),
+        time_limit_ms=_time_limit(record),
+    )
+
+
+def _extra(text: bytes) -> bytes | None:
+    """What Celery knows of a job; None for what is no object, and for what a migration has left in the same field."""
+    try:
+        value = load_json(text)
+    except MalformedValue:
+        return None
+    return text if isinstance(value, dict) and not is_ours(text) else None
+
+
+def _attempts_allowed(record: Record) -> int:
+    """How many runs may fail before a job has failed; those that take too long, and are granted another one, count among them."""
+    times = as_number(record.value("retryTimes"))
+    return max(1, int(times or 0)) if truthy(record.value("retry")) else 1
+
+
+def _time_limit(record: Record) -> int:
+    limit = as_number(record.value("processTimeout"))
+    return int(limit) if limit is not None and 1 <= limit <= LONGEST_RUN else 1
+
+
+def completed(reply: Iterable[int]) -> tuple[Outcome, ...]:
+    return tuple("completed" if ended else "lost" for ended in reply)
+
+
+def outcome(reply: bytes) -> Outcome:
+    outcome: Outcome = reply.decode()  # type: ignore[assignment]
+    return outcome
+
+
+def flags(reply: Iterable[int]) -> tuple[bool, ...]:
+    return tuple(map(bool, reply))
+
+
+def known(call: Call[Any], result: T) -> Call[T]:
+    """A call for no jobs: its result is known."""
+    return Call(call.script, call.keys, call.args, lambda _reply: result)
+
+
+def size(reply: Sequence[int]) -> Size:
+    now, waiting, due, scheduled, held, consumers, next_due = reply
+    return Size(
+        exists=True,
+        waiting=waiting + due,
+        due=due,
+        scheduled=scheduled,
+        held=held,
+        dead=0,
+        done=0,
+        consumers=consumers,
+        routes=0,
+        next_due_ms=None if next_due < 0 else next_due,
+        blocked=0,
+        outbox=0,
+        now=now,
+    )
+
+
+def found(reply: Sequence[Any]) -> Found:
+    more, scanned, found = reply
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return Found(tuple(Task(to_text(job_id), to_text(task), b"") for job_id, task in pairs), scanned, bool(more))
+
+
+def stats(reply: Sequence[Any]) -> Mapping[str, int]:
+    return {to_text(word): count for word, count in zip(reply[::2], reply[1::2], strict=True)}
