@@ -177,6 +177,9 @@ class ForeignFamily(ABC):
     """Whether jobs have a name of their own beside the queue's."""
     arguments: ClassVar[Literal["one", "list", "object"]] = "one"
     """What a payload is to a task: its one positional argument; the list of them (bee); one, which must be an object (pjq)."""
+    longest_lease_ms: ClassVar[int | None] = None
+    """After how many ms the system itself takes a job back from a silent worker, where that is fixed (pjq). Whoever holds jobs
+    should ask for no longer leases, so that jobs of a lost consumer come back as fast as those of the system's own workers."""
     carries_messages: ClassVar[bool] = False
     """Whether payloads are whole AMQP messages, with headers and properties (kombu), and no arguments of a task.
 

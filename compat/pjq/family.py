@@ -9,9 +9,11 @@ from __future__ import annotations
 from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
+from ...schema.live import ForeignFamily
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
+from .live import PjqLive
 from .related_keys import related_keys
 from .rules import RULES
 
@@ -49,6 +51,9 @@ class Pjq(KeyFamily):
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + "*",)
+
+    def live(self, prefix: str, side_prefix: str) -> ForeignFamily:
+        return PjqLive(prefix, side_prefix)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return passthrough.expressed(job)

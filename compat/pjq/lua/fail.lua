@@ -1,0 +1,22 @@
+-- Ends a job that has failed: accepts and finishes it in one, with an exit code. pjq knows no other attempts.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what pjq's keys begin with
+-- ARGV[1]   now
+-- ARGV[2]   queue
+-- ARGV[3]   consumer
+-- ARGV[4]   id
+-- ARGV[5]   its stderr, a JSON string
+-- Result    1, or 0 if it was lost: then nothing was written
+
+local queue, consumer, id = ARGV[2], ARGV[3], ARGV[4]
+
+return reply_of(function()
+  local at = moment()
+  first_write(queue)
+  if not (is_held(queue, consumer, id) and is_whole(queue, id)) then
+    return 0
+  end
+  finish(queue, at, consumer, id, {'exitcode', '1', 'stdout', '""', 'stderr', ARGV[5]})
+  return 1
+end)

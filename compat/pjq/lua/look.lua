@@ -1,0 +1,33 @@
+-- Looks at some keys, at most MOST, and writes nothing.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what pjq's keys begin with
+-- ARGV[1]   now
+-- ARGV[2]   that again, as a pattern
+-- Result    for each name of a container that was met with {name, type, key}
+
+local MOST = 10000
+local CONTAINERS = {
+  jobs_queued = true, jobs_dispatched = true, jobs_processing = true, jobs_progress = true, jobs_finished = true,
+  workers_idle = true, workers_busy = true, workers_last_seen = true,
+  job_queue = true, leased_queue = true, progress_queue = true, idle_queue = true,
+}
+
+return reply_of(function()
+  local found, is_found, cursor, looked = {}, {}, '0', 0
+  repeat
+    local page = redis.call('SCAN', cursor, 'MATCH', ARGV[2] .. '*', 'COUNT', 1000)
+    cursor, looked = page[1], looked + 1000
+    for _, key in ipairs(page[2]) do
+      local name = string.match(string.sub(key, #KEYS[2] + 1), '^([%a_]+):')
+      if name and CONTAINERS[name] then
+        local kind = redis.call('TYPE', key).ok
+        if not is_found[name .. kind] then
+          is_found[name .. kind] = true
+          append(found, {name, kind, key})
+        end
+      end
+    end
+  until cursor == '0' or looked >= MOST
+  return found
+end)
