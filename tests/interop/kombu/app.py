@@ -1,0 +1,39 @@
+"""The Celery app of the original's workers: stock Celery on ``redis://``, as ``consumer.py`` has it beside them.
+
+Its broker and ledger come from the environment, as those of ``tests/support/tasks.py`` do.
+"""
+
+from __future__ import annotations
+
+import os
+
+import redis
+from celery import Celery, Task
+
+from .effects import Ledger, Retried, run
+
+app = Celery("fleet", broker=os.environ.get("FERRYMAN_TEST_BROKER", "redis://localhost:1/0"))
+app.conf.update(
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={
+        "visibility_timeout": float(os.environ.get("FERRYMAN_TEST_VISIBILITY", "3600")),
+        "unacked_restore_interval": 0.2,
+        "unacked_restore_throttle": 1,
+        "global_keyprefix": os.environ.get("FERRYMAN_TEST_PREFIX", ""),
+    },
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    worker_send_task_events=False,
+)
+LEDGER = Ledger(redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1")), "original")
+
+
+@app.task(bind=True, name="fleet.work", max_retries=3)
+def work(self: Task, name: str, seconds: float = 0.0, failures: int = 0) -> None:
+    """Takes its time, and fails so often before it is done."""
+    try:
+        run(LEDGER, name, seconds, failures, self.request.retries)
+    except Retried as error:
+        raise self.retry(countdown=0.05, exc=error) from None

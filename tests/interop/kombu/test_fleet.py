@@ -1,0 +1,184 @@
+"""Mixed fleets on one keyspace: stock Celery workers on ``redis://`` and consumers of ours, with deaths on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from celery import Celery
+from ferryman.compat.kombu.client import KombuClient
+from ferryman.compat.kombu.keys import Settings
+
+from ...support.servers import Server, installed_servers
+from ...support.workers import LEDGER_DB, ROOT, Ledger, Worker, worker
+
+APP = "tests.interop.kombu.app"
+QUEUE = "jobs"
+SOON = 4.0
+"""A visibility timeout after which somebody looks, s: longer than any job takes."""
+
+
+@pytest.fixture(scope="module")
+def fleet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all fleets: kombu's side of this is the same on each kind."""
+    with installed_servers()[-1].start(tmp_path_factory.mktemp("fleet")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(fleet_server: Server) -> Server:
+    fleet_server.client().flushall()
+    return fleet_server
+
+
+def original(server: Server, folder: Path, name: str, visibility: float = 3600.0) -> contextlib.AbstractContextManager[Worker]:
+    """A stock Celery worker."""
+    broker = f"redis://{server.host}:{server.port}/0"
+    options = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    return worker(
+        server, folder, name=name, app=APP, concurrency=1, options=options, queues=QUEUE, broker=broker, visibility=visibility
+    )
+
+
+@contextlib.contextmanager
+def ours(server: Server, folder: Path, name: str, visibility: float = 3600.0, lease_ms: int = 1500) -> Iterator[Worker]:
+    """A consumer of ours."""
+    log = folder / f"{name}.log"
+    address = f"redis://{server.host}:{server.port}"
+    command = [sys.executable, "-m", "tests.interop.kombu.consumer", f"{address}/0", f"{address}/{LEDGER_DB}", QUEUE]
+    command += [str(visibility), str(lease_ms), ""]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, env=dict(os.environ))
+    running = Worker(process, name, log)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+def celery(server: Server) -> Celery:
+    """A stock producer."""
+    return Celery(broker=f"redis://{server.host}:{server.port}/0", set_as_current=False)
+
+
+def client_of(server: Server, visibility: float = 3600.0) -> KombuClient:
+    return KombuClient(server.client(), settings=Settings(visibility_timeout=visibility))
+
+
+def started(ledger: Ledger, side: str) -> int:
+    return sum(line["event"] == "start" and line["side"] == side for line in ledger.lines())
+
+
+def ends(ledger: Ledger) -> Counter[str]:
+    return Counter(line["name"] for line in ledger.lines() if line["event"] == "end")
+
+
+def wait_until_empty(client: redis.Redis, seconds: float = 20.0) -> None:
+    """Returns when no message waits, nobody has one, and no side key is left but what a producer remembers."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = [key for key in client.scan_iter() if not key.startswith(b"_kombu.") and b":publisher:" not in key]
+        if not left:
+            return
+        assert time.monotonic() < deadline, f"left: {sorted(left)}"
+        time.sleep(0.05)
+
+
+def publish_both(server: Server, count: int, dice: random.Random) -> dict[str, int]:
+    """Jobs of both kinds of producers, with priorities, delays and failures: name -> how often it fails."""
+    client, failures = client_of(server), {}
+    with celery(server) as app, app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
+        for number in range(count):
+            name = f"{'original' if number % 2 else 'ours'}-{number}"
+            failures[name] = dice.choice((0, 0, 0, 0, 1, 2))
+            args = [name, dice.choice((0.0, 0.0, 0.01)), failures[name]]
+            priority = dice.randrange(10)
+            delay = dice.choice((0, 0, 0, 0.3))
+            if number % 2:
+                countdown = {"countdown": delay} if delay else {}
+                app.send_task("fleet.work", args, queue=QUEUE, priority=priority, producer=producer, **countdown)
+            else:
+                client.publish(QUEUE, "fleet.work", args, priority=priority, delay_ms=round(delay * 1000))
+    return failures
+
+
+def test_a_mixed_fleet_runs_every_job_once_and_leaves_nothing_behind(server: Server, tmp_path: Path) -> None:
+    ledger = Ledger(server)
+    with (
+        original(server, tmp_path, "o1") as first,
+        original(server, tmp_path, "o2") as second,
+        ours(server, tmp_path, "f1") as third,
+        ours(server, tmp_path, "f2") as fourth,
+    ):
+        failures = publish_both(server, 300, random.Random(7))
+        ledger.wait_for("end", len(failures))
+        assert third.stop() == fourth.stop() == 0
+        assert first.stop() == second.stop() == 0
+    assert ends(ledger) == Counter(dict.fromkeys(failures, 1))
+    starts = Counter(line["name"] for line in ledger.lines() if line["event"] == "start")
+    assert starts == Counter({name: 1 + times for name, times in failures.items()})
+    assert min(started(ledger, "ours"), started(ledger, "original")) > 10, "one side had nothing to do"
+    with server.client() as client:
+        wait_until_empty(client)
+
+
+def test_nothing_is_lost_when_workers_of_both_kinds_are_killed_and_all_originals_at_last(server: Server, tmp_path: Path) -> None:
+    ledger, names = Ledger(server), [f"job-{number}" for number in range(40)]
+    with celery(server) as app:
+        for name in names:
+            app.send_task("fleet.work", [name, 0.1], queue=QUEUE)
+    with contextlib.ExitStack() as fleet:
+        originals = [fleet.enter_context(original(server, tmp_path, f"o{number}", SOON)) for number in (1, 2)]
+        mine = [fleet.enter_context(ours(server, tmp_path, f"f{number}", SOON)) for number in (1, 2)]
+        ledger.wait(lambda _: started(ledger, "ours") >= 4 and started(ledger, "original") >= 2)
+        os.killpg(mine[0].process.pid, signal.SIGKILL)
+        originals[0].kill()
+        ledger.wait_for("end", 12)
+        originals[1].kill()
+        ledger.wait(lambda _: set(ends(ledger)) == set(names))
+        assert mine[1].stop() == 0
+    doubled = {name: times for name, times in ends(ledger).items() if times > 1}
+    assert sum(times - 1 for times in doubled.values()) <= 3, "only what a killed one had may run twice"
+    with server.client() as client:
+        wait_until_empty(client)
+
+
+def test_what_ours_runs_longer_than_the_visibility_timeout_runs_once(server: Server, tmp_path: Path) -> None:
+    """The stock broker's own workers would be given it again and again."""
+    ledger = Ledger(server)
+    with ours(server, tmp_path, "f1", 1.0) as mine:
+        client_of(server, 1.0).publish(QUEUE, "fleet.work", ["long", 3.0])
+        ledger.wait_for("start", 1)
+        with original(server, tmp_path, "o1", 1.0):
+            ledger.wait_for("end", 1)
+            assert mine.stop() == 0
+            with server.client() as client:
+                wait_until_empty(client)
+    assert [line["event"] for line in ledger.lines()] == ["start", "end"]
+
+
+def test_what_our_killed_consumers_had_goes_to_the_originals_when_none_of_ours_is_left(server: Server, tmp_path: Path) -> None:
+    ledger = Ledger(server)
+    with ours(server, tmp_path, "f1", 1.0) as mine:
+        with celery(server) as app:
+            app.send_task("fleet.work", ["orphan", 1.0], queue=QUEUE)
+        ledger.wait_for("start", 1)
+        mine.kill()
+    with original(server, tmp_path, "o1", 1.0) as worker:
+        ledger.wait_for("end", 1)
+        assert worker.stop() == 0
+    assert ledger.lines()[-1]["side"] == "original"
+    with server.client() as client:
+        client_of(server, 1.0).run_timers(now=round(time.time() * 1000) + 60_000)
+        wait_until_empty(client)
