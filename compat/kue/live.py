@@ -19,8 +19,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from attrs import frozen
+
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, MalformedValue, UsageError
+from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
@@ -31,6 +34,7 @@ from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Ro
 from ...schema.text import is_json, is_unicode, load_json_fast, show, to_bytes, to_text
 from .. import side
 from ..numbers import number_text, parse_int, parse_number
+from .record import Record, canonical
 
 T = TypeVar("T")
 
@@ -39,6 +43,20 @@ PRIORITIES: Mapping[str, int] = {"low": 10, "normal": 0, "medium": -5, "high": -
 
 OPTIONS = ("attempts", "backoff", "ttl", "removeOnComplete")
 """What ``put`` takes as options of a job."""
+
+
+@frozen
+class KueStats:
+    """How many jobs have which state, and how long all completed ones have run."""
+
+    waiting: int
+    scheduled: int
+    active: int
+    completed: int
+    failed: int
+    work_time_ms: int
+    queues: tuple[str, ...]
+    """All that ever had a job."""
 
 
 class KueLive(ForeignFamily):
@@ -237,6 +255,18 @@ class KueLive(ForeignFamily):
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._call("remove", queue, now, (job_id, only or ""), results.removed)
 
+    def jobs(self, ids: Sequence[str]) -> Call[tuple[Job, ...]]:
+        """Those of these jobs that there are, up to MAX_PER_CALL."""
+        return self._call("jobs", None, None, ("ids", *ids), _jobs)
+
+    def listed(self, state: str, queue: str | None = None, first: int = 0, n: int = MAX_PER_CALL) -> Call[tuple[Job, ...]]:
+        """Jobs of a state, in kue's words, as kue lists them: ``n`` of them from the ``first`` on. None: of all queues."""
+        return self._call("jobs", None, None, (state, to_bytes(queue or ""), first, n), _jobs)
+
+    def stats(self) -> Call[KueStats]:
+        """kue's own statistics."""
+        return self._call("stats", None, None, (), _stats)
+
     # kue's clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[int]]:
@@ -361,6 +391,22 @@ def _outcome(reply: Any) -> Outcome:
 
 def _outcomes(reply: Any) -> tuple[Outcome, ...]:
     return tuple(map(_outcome, reply))
+
+
+def _jobs(reply: Any) -> tuple[Job, ...]:
+    return tuple(_job(*each) for each in reply)
+
+
+def _job(job_id: bytes, pairs: list[bytes], logs: list[bytes], score: bytes) -> Job:
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    scores = {"by_state": float(score)} if score else {}
+    return canonical(to_text(job_id), Record(fields, scores), tuple(logs))
+
+
+def _stats(reply: Any) -> KueStats:
+    waiting, scheduled, active, completed, failed, work_time, queues = reply
+    names = tuple(sorted(map(to_text, queues)))
+    return KueStats(waiting, scheduled, active, completed, failed, parse_int(work_time) or 0, names)
 
 
 def _size(reply: Any) -> Size:

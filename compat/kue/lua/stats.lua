@@ -1,0 +1,16 @@
+-- What kue's own statistics say of all types. Changes nothing.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  P
+-- ARGV[1]  now
+-- Result   {inactive, delayed, active, complete, failed, work time in ms, {type, …}}
+
+return reply_of(function()
+  local reply = {}
+  for _, state in ipairs({'inactive', 'delayed', 'active', 'complete', 'failed'}) do
+    append(reply, call('ZCARD', by_state(state)))
+  end
+  append(reply, call('GET', P .. 'stats:work-time') or '0')
+  append(reply, call('SMEMBERS', P .. 'job:types'))
+  return reply
+end)
