@@ -6,12 +6,16 @@ group ``ferryman.families``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, UNPREFIXED, version
+from .live import Core, QlessLive, parse_core
 from .related_keys import related_keys
 from .rules import RULES
 
@@ -22,6 +26,7 @@ class Qless(KeyFamily):
     name = "qless"
     title = "qless and reqless, the job queue in Lua for many languages (2012 to 2024)"
     default_prefix = "ql"
+    parameters: ClassVar = {"core": parse_core}
     rules = RULES
     left_behind_roles = reader.UNCARRIED
     keeps_extra = True
@@ -47,8 +52,18 @@ class Qless(KeyFamily):
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
 
+    def __init__(self, core: Core = "") -> None:
+        self.core = core
+        """Which software works on a keyspace in use; '' is told from its keys."""
+
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)
+
+    def configured(self, settings: Mapping[str, Any]) -> Qless:
+        return Qless(**settings)
+
+    def live(self, prefix: str, side_prefix: str) -> QlessLive:
+        return QlessLive(prefix, side_prefix, self.core)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *UNPREFIXED)

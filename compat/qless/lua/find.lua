@@ -1,0 +1,56 @@
+-- Finds jobs of a queue that wait or are scheduled, by the ids of their Celery tasks. Changes nothing.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what the keys of qless begin with
+-- ARGV[1]   now
+-- ARGV[2]   core
+-- ARGV[3]   queue
+-- ARGV[4]   'waiting' or 'scheduled'
+-- ARGV[5…]  pairs of a task's id and the id that its job would have
+-- Result    {id, task id …}
+--
+-- A job that Celery has published has its task's id, or that with a number behind where another job had it; its field `ferryman` has
+-- the task's id at any rate. Others go by their own id.
+
+local queue = ARGV[3]
+
+-- How many jobs of one task may stand in a keyspace at the same time and be found.
+local SAME = 10
+
+local function stands(id)
+  local was_in = fields_of(id, 'queue')
+  if was_in ~= queue then
+    return false
+  end
+  local scheduled = call('ZSCORE', zset(queue, 'scheduled'), id)
+  if ARGV[4] == 'scheduled' then
+    return scheduled
+  end
+  return call('ZSCORE', zset(queue, 'work'), id) or call('ZSCORE', zset(queue, 'throttled'), id) or call('ZSCORE', zset(queue, 'depends'), id)
+end
+
+return reply_of(function()
+  local found = {}
+  local function check(id, task, own)
+    local extra = attempt('HGET', RECORD .. id, 'ferryman')
+    local known = extra and table_in(extra).id
+    if (known == task or (own and not known)) and stands(id) then
+      append(found, id, task)
+    end
+  end
+  for i = 5, #ARGV, 2 do
+    local task, id = ARGV[i], ARGV[i + 1]
+    check(task, task, false)
+    for n = 2, SAME do
+      local other = task .. '-' .. n
+      if call('EXISTS', RECORD .. other) == 0 then
+        break
+      end
+      check(other, task, false)
+    end
+    if id ~= '' then
+      check(id, task, true)
+    end
+  end
+  return found
+end)

@@ -1,0 +1,51 @@
+-- Gives jobs back that a worker holds in a queue, their attempts as before. They wait where they stood before, in the front of those
+-- with their priority.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what the keys of qless begin with
+-- ARGV[1]   now
+-- ARGV[2]   core
+-- ARGV[3]   queue
+-- ARGV[4]   worker
+-- ARGV[5]   'some': of these ids; 'all': up to MAX_PER_CALL of all that it holds; 'leave': the same, and the worker leaves the queue
+-- ARGV[6…]  ids
+-- Result    for each job 1, or 0 if the worker did not run it in this queue any more
+
+local queue, worker, which = ARGV[3], ARGV[4], ARGV[5]
+
+local function release(now, id)
+  local held = held_by_worker(queue, worker, id, 'priority', 'throttles')
+  if not held then
+    return 0
+  end
+  into_work(put_at(id) or now, queue, held[1], id)
+  call('HMSET', RECORD .. id, 'state', 'waiting', 'worker', '', 'expires', 0)
+  call('HDEL', RECORD .. id, 'grace')
+  call('ZREM', locks_of(queue), id)
+  call('ZREM', jobs_of(worker), id)
+  if held[2] then
+    release_throttles(now, id, held[2])
+  end
+  return 1
+end
+
+return reply_of(function()
+  local now = seconds()
+  local ids, released = {}, {}
+  for i = 6, #ARGV do
+    append(ids, ARGV[i])
+  end
+  if which ~= 'some' then
+    ids = running_jobs(queue, worker, MAX_PER_CALL)
+  end
+  for _, id in ipairs(ids) do
+    append(released, release(now, id))
+  end
+  if which == 'leave' and #ids < MAX_PER_CALL then
+    end_lease(queue, worker)
+    if call('EXISTS', jobs_of(worker)) == 0 then
+      call('ZREM', QL .. 'workers', worker)
+    end
+  end
+  return released
+end)

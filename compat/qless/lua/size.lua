@@ -1,0 +1,27 @@
+-- How many jobs of a queue are where. Changes nothing.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  what the keys of qless begin with
+-- ARGV[1]  now
+-- ARGV[2]  core
+-- ARGV[3]  queue
+-- Result   {known, work, due, scheduled later, locks, depends and throttled, consumers of ours, next due ms or -1, now ms}
+
+local queue = ARGV[3]
+
+return reply_of(function()
+  local now = seconds()
+  local due = call('ZCOUNT', zset(queue, 'scheduled'), '-inf', now)
+  local first = call('ZRANGE', zset(queue, 'scheduled'), 0, 0, 'WITHSCORES')[2]
+  return {
+    call('ZSCORE', QL .. 'queues', queue) and 1 or 0,
+    call('ZCARD', zset(queue, 'work')),
+    due,
+    call('ZCARD', zset(queue, 'scheduled')) - due,
+    call('ZCARD', zset(queue, 'locks')),
+    call('ZCARD', zset(queue, 'depends')) + call('ZCARD', zset(queue, 'throttled')),
+    call('ZCOUNT', SIDE .. 'consumers:' .. queue, in_ms(now), '+inf'),
+    first and in_ms(tonumber(first)) or -1,
+    in_ms(now),
+  }
+end)

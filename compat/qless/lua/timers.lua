@@ -1,0 +1,37 @@
+-- What is due, in all queues: warns workers whose lock has ended, gives up on jobs without attempts left, makes the jobs that recurring
+-- ones are due for, promotes. qless does so when somebody pops or looks; here somebody does every second.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  what the keys of qless begin with
+-- ARGV[1]  now
+-- ARGV[2]  core
+-- Result   1 if there is more to do at once, 0 if not
+
+local function nobody()
+  return false
+end
+
+return reply_of(function()
+  local now = seconds()
+  local left, more = MAX_PER_CALL, false
+  for _, queue in ipairs(call('ZRANGE', QL .. 'queues', 0, -1)) do
+    if left > 0 and call('SISMEMBER', QL .. 'paused_queues', queue) == 0 then
+      lose_locks(now, queue, left, 0, nobody)
+      -- Where no worker of ours would take them, recurring jobs must not pile up: one, as for an idle worker.
+      local is_served = call('EXISTS', SIDE .. 'consumers:' .. queue) == 1
+      local wanted = is_served and left or call('EXISTS', zset(queue, 'work')) == 0 and 1 or 0
+      local done = spawn(now, queue, wanted)
+      done = done + promote(now, queue, left - done)
+      left = left - done
+    end
+  end
+  for _, queue in ipairs(served_queues()) do
+    for _, worker in ipairs(call('ZRANGEBYSCORE', SIDE .. 'consumers:' .. queue, '-inf', in_ms(now), 'LIMIT', 0, 100)) do
+      end_lease(queue, worker)
+      if call('EXISTS', jobs_of(worker)) == 0 then
+        call('ZREM', QL .. 'workers', worker)
+      end
+    end
+  end
+  return left <= 0 and 1 or 0
+end)
