@@ -67,6 +67,7 @@ class BeeLive(ForeignFamily):
 
     name: ClassVar[str] = "bee"
     priority_direction: ClassVar[Literal[-1, 0, 1]] = -1
+    arguments: ClassVar[Literal["one", "list", "object"]] = "list"
 
     prefix: str = "bee"
     side_prefix: str = DEFAULT_PREFIX

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """Seconds between attempts at a server that is away or full."""
-PASSING: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, redis.exceptions.OutOfMemoryError)
+TRANSIENT: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, redis.exceptions.OutOfMemoryError)
 """Errors after which another attempt may succeed."""
 
 ERRORS: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, redis.exceptions.ResponseError, FerrymanError)
@@ -54,7 +54,7 @@ class EndLink:
         while True:
             try:
                 return self._link.run(call), is_repeated
-            except PASSING as error:
+            except TRANSIENT as error:
                 if time.monotonic() + pause > deadline:
                     raise
                 is_repeated = is_repeated or isinstance(error, CONNECTION_ERRORS)

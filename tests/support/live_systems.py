@@ -1,0 +1,97 @@
+"""The systems whose keyspaces can be a broker, for tests that tell the same story to each: how a job is put there, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import redis
+from attrs import field, frozen
+from ferryman.compat.client import ForeignClient
+from ferryman.schema.family import family_names, get_family
+from ferryman.schema.job import Job
+from ferryman.schema.live import ForeignFamily
+from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import KeyspaceReading, dump, read_keyspace
+
+from .servers import Server
+
+PREFIXES = {"kue": "q", "kickq": "kickq", "qless": "ql", "pjq": "pjq", "bee": "bee", "kombu": ""}
+"""The originals' own prefixes."""
+
+
+@frozen
+class LiveSystem:
+    """One of them."""
+
+    family: str
+    prefix: str
+    attempts: Mapping[int, Mapping[str, Any]] = field(factory=dict)
+    """How often a job is to be tried -> the options of ``put`` that say so; without an entry it is not to be said."""
+
+    def __str__(self) -> str:
+        return self.family
+
+    @property
+    def live(self) -> ForeignFamily:
+        """Its transitions."""
+        made = get_family(self.family).live(self.prefix, "ferryman")
+        assert made is not None
+        return made
+
+    def url(self, server: Server, **options: Any) -> str:
+        """The broker URL of its keyspace on a server."""
+        return server.url(0, family=self.family, prefix=self.prefix, **options)
+
+    def client(self, server: Server) -> ForeignClient[ForeignFamily]:
+        """A client of ours, which puts and takes without Celery."""
+        return ForeignClient(self.live, server.client())
+
+    def put(self, client: ForeignClient[ForeignFamily], queue: str, payload: Any, attempts: int = 1, **more: Any) -> str:
+        """Puts a job as the original's producers do: a task named like its queue, with one argument."""
+        live = client.live
+        if getattr(live, "arguments", "one") == "list":
+            payload = [payload]
+        return client.put(queue, payload, name=queue if live.has_names else None, **self.attempts.get(attempts, {}), **more)
+
+    def task_id(self, job_id: str) -> str:
+        """The id that a job of the original's has as a task."""
+        return f"{self.prefix}:{job_id}" if self.prefix else job_id
+
+    def reading(self, server: Server) -> KeyspaceReading:
+        """The keyspace as its family sees it now."""
+        with server.client() as client:
+            seconds, micros = client.time()
+            return read_keyspace(get_family(self.family), dump(client).values(), self.prefix, seconds * 1000 + micros // 1000)
+
+    def jobs(self, server: Server) -> dict[str, Job]:
+        """All jobs by id."""
+        return {job.id: job for job in self.reading(server).jobs()}
+
+    def findings(self, server: Server) -> list[Finding]:
+        """What an audit says."""
+        return self.reading(server).findings()
+
+
+def side_keys(client: redis.Redis) -> set[bytes]:
+    """The side keys that are left of consumers and jobs; those of publishers go by themselves."""
+    return {key for key in client.scan_iter("ferryman:live:*", count=1000) if b":publisher:" not in key}
+
+
+ATTEMPTS = {
+    "kue": lambda n: {"attempts": n},
+    "bee": lambda n: {"attempts": n},
+}
+
+
+def systems() -> list[LiveSystem]:
+    """All that are there."""
+    found = []
+    for name in family_names():
+        if name in PREFIXES and get_family(name).live(PREFIXES[name], "ferryman") is not None:
+            options = ATTEMPTS.get(name)
+            found.append(LiveSystem(name, PREFIXES[name], {n: options(n) for n in range(1, 6)} if options else {}))
+    return found
+
+
+SYSTEMS = systems()
