@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -19,8 +19,10 @@ from attrs import evolve, field, frozen
 from kombu.transport import base
 
 from ..schema.errors import MalformedValue
+from ..schema.live import ForeignDelivery
 from ..schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ..schema.native.scripts.results import Delivery, Taken
+from .celery.consuming_worker import ConsumingWorker, consuming_worker
 from .consume.acks import Acks
 from .consume.dispatcher import Dispatcher
 from .consume.fanout import Fanout
@@ -29,6 +31,10 @@ from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost, NoRoute
 from .leases.leases import Leases, by_queue
 from .leases.renewer import renewer
+from .live.foreign_queue import ForeignQueue
+from .live.keyspace import ForeignKeyspace
+from .live.messages import warn_once
+from .live.timers import timers
 from .message import Content, Message, content
 from .publish.batch import PublishBatch
 from .publish.declarations import Declarations
@@ -48,6 +54,8 @@ class Consumer:
     queue: str
     no_ack: bool
     callback: Callable[[Message], Any] = field(repr=False)
+    worker: ConsumingWorker | None = field(default=None, repr=False)
+    """The Celery worker whose tasks the messages are for."""
 
 
 class Channel(Declarations):
@@ -145,10 +153,13 @@ class Channel(Declarations):
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Message], Any], consumer_tag: str, **_: Any) -> None:
         """Begins to consume a queue. Messages come with the next ``drain_events`` or turn of the event loop."""
-        self._consumers[consumer_tag] = Consumer(consumer_tag, queue, no_ack, callback)
+        self._consumers[consumer_tag] = Consumer(consumer_tag, queue, no_ack, callback, consuming_worker(callback))
         if no_ack:
             self.no_ack_consumers = (self.no_ack_consumers or set()) | {consumer_tag}
-        self.dispatcher.watch(queue)
+        for side in self.session.sides(queue):
+            if self.session.foreign is not None and type(side) is ForeignQueue:
+                timers().add(self.session, self.session.foreign.family)
+            self.dispatcher.watch(side)
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """Ends a consumer. What it holds stays held until it is settled or the channel closes."""
@@ -160,6 +171,8 @@ class Channel(Declarations):
         self.dispatcher.unwatch(consumer.queue)
         if not self.consumers(consumer.queue):
             self._try_to(lambda: self._leave(consumer.queue))
+            if self.session.foreign is not None:
+                self._try_to(lambda: self._leave(ForeignQueue(consumer.queue)))
 
     def _leave(self, queue: str) -> None:
         """The queue has a consumer less at once, unless this one still holds something of it.
@@ -167,14 +180,17 @@ class Channel(Declarations):
         AMQP's auto-delete: such a queue goes with its last consumer, whichever process that is in.
         """
         is_auto_delete = self.topology.is_auto_delete(queue)
+        if type(queue) is ForeignQueue and not self.leases.has(queue):
+            return
         if is_auto_delete or queue not in self.qos.queues():
             self.leases.end(queue)
         if is_auto_delete:
             self.queue_delete(queue, if_unused=True)
 
     def consumers(self, queue: str) -> list[Consumer]:
-        """This channel's consumers of a queue."""
-        return [consumer for consumer in self._consumers.values() if consumer.queue == queue]
+        """This channel's consumers of a queue, be it ferryman's own or another system's."""
+        name = str(queue)
+        return [consumer for consumer in self._consumers.values() if consumer.queue == name]
 
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
         """Limits how many messages may be unsettled on this channel; 0 = no limit."""
@@ -188,18 +204,34 @@ class Channel(Declarations):
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
         """One message now, or None."""
-        while True:
-            taken = self.take(queue, 1, no_ack)
-            if not taken.jobs:
-                self.dead_letters.forward()
-                return None
-            message = self.decode(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
-            if message is not None:
-                return message
+        consumer = Consumer("", queue, no_ack, _no_callback)
+        for side in self.session.sides(queue):
+            while True:
+                taken = self.take(side, 1, consumer)
+                if not taken.jobs:
+                    break
+                message = self.decode(side, taken.jobs[0], consumer)
+                if message is not None:
+                    return message
+        self.dead_letters.forward()
+        return None
 
-    def take(self, queue: str, room: int, no_ack: bool) -> Taken:
+    def room(self, queue: str, consumer: Consumer, pending: Sized) -> int:
+        """How many jobs to take for a consumer now. ``pending``: what is taken and not handed out yet."""
+        room = self.qos.room(self.session.settings.fetch_limit)
+        if not room or consumer.worker is None or type(queue) is not ForeignQueue:
+            return room
+        held = sum(type(unacked.queue) is ForeignQueue for unacked in self.qos.unsettled().values())
+        free = consumer.worker.free(held, len(pending))
+        # Without Celery's own prefetch limit the processes are one.
+        return free if self.qos.prefetch_count == 0 else min(room, free)
+
+    def take(self, queue: str, room: int, consumer: Consumer) -> Taken:
         """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the renewer."""
+        if self.session.foreign is not None and type(queue) is ForeignQueue:
+            return self._take_foreign(self.session.foreign, queue, room, consumer)
         settings = self.session.settings
+        no_ack = consumer.no_ack
         limit = settings.delivery_limit or None
         call = self.session.scripts.take(
             queue,
@@ -225,6 +257,29 @@ class Channel(Declarations):
                 self.dead_letters.mark(queue)
         return taken
 
+    def _take_foreign(self, foreign: ForeignKeyspace, queue: str, room: int, consumer: Consumer) -> Taken:
+        settings = self.session.settings
+        tasks = None if consumer.worker is None else consumer.worker.tasks
+        call = foreign.family.take(
+            str(queue),
+            self.consumer_id,
+            room,
+            settings.lease_ms,
+            no_ack=consumer.no_ack,
+            delivery_limit=settings.delivery_limit or None,
+            fetch_bytes=settings.fetch_bytes,
+            tasks=foreign.known(queue, tasks),
+        )
+        try:
+            taken = self.acks.send_with(call)
+            if consumer.no_ack and taken.jobs:
+                self.session.link.run(foreign.family.ack(str(queue), self.consumer_id, [job.id for job in taken.jobs]))
+        finally:
+            self.leases.extend(queue)
+        for task in taken.unknown:
+            warn_once(f"jobs of task {task!r} in queue {str(queue)!r} are left to others: this worker knows no such task")
+        return taken
+
     def _complete(self, queue: str, job: Delivery, no_ack: bool) -> Delivery:
         """A job with its message, which was too long to come with it."""
         calls: list[Any] = [self.session.scripts.message(queue, job.id)]
@@ -247,8 +302,13 @@ class Channel(Declarations):
 
     def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
+        foreign = self.session.foreign
         try:
-            found = content(delivery.id, queue, delivery.fields)
+            if foreign is not None and isinstance(delivery, ForeignDelivery):
+                tasks = None if consumer.worker is None else consumer.worker.tasks
+                found = foreign.content(queue, delivery, self.consumer_id, tasks)
+            else:
+                found = content(delivery.id, queue, delivery.fields)
         except MalformedValue as error:
             logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
             if not consumer.no_ack:
@@ -264,9 +324,11 @@ class Channel(Declarations):
         tag = next(self._tags)
         if job_id is not None:
             self.qos.append(tag, Unacked(queue, job_id, len(found.body)))
-        message = Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
+        message = Message(self, tag, found, queue=str(queue), consumer_tag=consumer.tag, **delivery_info)
         if job_id is not None:
             self.leases.in_use[tag] = message
+            if consumer.worker is not None and type(queue) is ForeignQueue:
+                self.leases.lost_jobs.of_workers.add(tag)
         return message
 
     def message_to_python(self, message: Message) -> Message:
@@ -290,7 +352,8 @@ class Channel(Declarations):
         if unacked is None:
             return
         if requeue:
-            self.session.link.run(self.session.scripts.requeue(unacked.queue, self.consumer_id, [unacked.job_id]))
+            family = self.session.family_of(unacked.queue)
+            self.session.link.run(family.requeue(unacked.queue, self.consumer_id, [unacked.job_id]))
         else:
             self._dead_letter(unacked, "rejected")
         self.qos.pop(delivery_tag)
@@ -310,7 +373,8 @@ class Channel(Declarations):
             self.qos.pop(message.delivery_tag)
 
     def _dead_letter(self, unacked: Unacked, reason: str, error: str = "") -> None:
-        self.session.link.run(self.session.scripts.reject(unacked.queue, self.consumer_id, unacked.job_id, reason, error))
+        family = self.session.family_of(unacked.queue)
+        self.session.link.run(family.reject(unacked.queue, self.consumer_id, unacked.job_id, reason, error))
         if unacked.queue in self.dead_letters.forwarding:
             self.dead_letters.mark(unacked.queue)
 
@@ -318,7 +382,7 @@ class Channel(Declarations):
         """Gives back everything that is unsettled."""
         held = self.qos.unsettled()
         for queue, job_ids in by_queue(held.values()):
-            self.session.link.run(self.session.scripts.requeue(queue, self.consumer_id, job_ids))
+            self.session.link.run(self.session.family_of(queue).requeue(queue, self.consumer_id, job_ids))
         for tag in held:
             self.qos.pop(tag)
         self.dispatcher.changed()

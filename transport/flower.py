@@ -18,6 +18,7 @@ from kombu import Connection
 from .aliases import SCHEMES
 
 MODULE = "flower.utils.broker"
+COUNTS = ("messages", "messages_ready", "messages_unacknowledged", "consumers")
 
 
 @frozen
@@ -34,18 +35,17 @@ class QueueLengths:
 
     def _read(self, names: list[str]) -> list[dict[str, Any]]:
         with Connection(self.url, transport_options=dict(self.options), ssl=self.ssl) as connection:
-            channel = connection.default_channel
-            sizes = channel.session.link.run_all([channel.session.scripts.size(name) for name in names])
-        return [
-            {
-                "name": name,
-                "messages": size.waiting + size.scheduled + size.held,
-                "messages_ready": size.waiting,
-                "messages_unacknowledged": size.held,
-                "consumers": size.consumers,
-            }
-            for name, size in zip(names, sizes, strict=True)
-        ]
+            session = connection.default_channel.session
+            sides = [(name, side) for name in names for side in session.sides(name)]
+            sizes = session.link.run_all([session.family_of(side).size(side) for _, side in sides])
+        totals: dict[str, dict[str, Any]] = {}
+        for (name, _), size in zip(sides, sizes, strict=True):
+            total = totals.setdefault(name, {"name": name, **dict.fromkeys(COUNTS, 0)})
+            total["messages"] += size.waiting + size.scheduled + size.held
+            total["messages_ready"] += size.waiting
+            total["messages_unacknowledged"] += size.held
+            total["consumers"] = max(total["consumers"], size.consumers)
+        return list(totals.values())
 
 
 def install() -> None:

@@ -13,10 +13,13 @@ from collections.abc import Iterator
 import redis
 from attrs import define, field
 
+from ..schema.live import LiveFamily
 from ..schema.native.scripts.exchange import Exchanges
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from .connection.link import ServerLink
 from .errors import CONNECTION_ERRORS
+from .live.foreign_queue import ForeignQueue
+from .live.keyspace import ForeignKeyspace
 from .publish.routes import Routes
 from .settings import Settings
 
@@ -30,6 +33,8 @@ class Session:
     scripts: QueueScripts
     exchanges: Exchanges
     routes: Routes
+    foreign: ForeignKeyspace | None = None
+    """The keyspace of another system that carries the tasks; None: ferryman's own carries all."""
     exclusive: set[str] = field(factory=set)
     """The queues that go with this connection."""
     lapsed: bool = False
@@ -42,7 +47,18 @@ class Session:
     def of(cls, settings: Settings) -> Session:
         """A new session; its link connects when it is first used."""
         scripts, exchanges, link = QueueScripts(settings.prefix), Exchanges(settings.prefix), settings.links.link()
-        return cls(settings, link, scripts, exchanges, Routes(scripts, exchanges, link))
+        foreign = None if settings.foreign is None else ForeignKeyspace(settings.foreign, settings, link, scripts)
+        return cls(settings, link, scripts, exchanges, Routes(scripts, exchanges, link), foreign)
+
+    def family_of(self, queue: str) -> LiveFamily:
+        """Whose transitions a queue has: those of another system for a ForeignQueue, ferryman's own for any other."""
+        if self.foreign is not None and type(queue) is ForeignQueue:
+            return self.foreign.family
+        return self.scripts
+
+    def sides(self, queue: str) -> list[str]:
+        """The queues behind a plain name: two where tasks stand in another system's keyspace. Raises connection errors."""
+        return [queue] if self.foreign is None else self.foreign.sides(queue)
 
     @property
     def is_broken(self) -> bool:

@@ -23,6 +23,7 @@ from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
 from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .live.timers import timers
 from .publish.declarations import EXCHANGE_TYPES
 from .session import Session
 from .settings import Settings
@@ -87,10 +88,13 @@ class Transport(base.Transport):  # type: ignore[misc]
     def establish_connection(self) -> Transport:
         """Connects and greets the server. Raises connection errors; kombu tries again with the same transport then.
 
+        Raises KeyspaceRefused for a keyspace of another system that can't be served; nothing was written then.
         Consumers that a lost connection has left go on with the new one.
         """
         was_broken = self.session.is_broken or self.session.lapsed
         self.session.link.reopen()
+        if self.session.foreign is not None:
+            self.session.link.run(self.session.foreign.family.look())
         if not isinstance(self.session.link, ClusterLink):
             self._check_writable()
         if was_broken:
@@ -139,6 +143,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         for channel in list(self.channels):
             channel.close()
         self.poller.close()
+        if self.session.foreign is not None:
+            timers().remove(self.session)
         self.session.link.close()
 
     def create_channel(self, connection: Transport) -> Channel:

@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar, cast
 from ...schema.connection.call import Call
 from ...schema.native.scripts.results import Verdict
 from ..errors import CONNECTION_ERRORS
+from ..live.foreign_queue import ForeignQueue
 from ..session import Session
 from .dispatcher import Dispatcher
 
@@ -120,8 +121,8 @@ class Acks:
             return cast(T, result)
 
     def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
-        scripts, consumer_id = self._session.scripts, self._channel.consumer_id
-        return [scripts.ack(queue, consumer_id, ids) for queue, ids in self._pending.items()]
+        family_of, consumer_id = self._session.family_of, self._channel.consumer_id
+        return [family_of(queue).ack(queue, consumer_id, ids) for queue, ids in self._pending.items()]
 
     def _clear(self, verdicts: Sequence[Outcome]) -> None:
         """Nothing is pending any more: the server has answered."""
@@ -158,7 +159,11 @@ class Acks:
                 )
                 continue
             for job_id, verdict in zip(ids, results, strict=True):
-                if verdict == "lost":
+                if verdict == "lost" and type(queue) is ForeignQueue:
+                    logger.warning(
+                        "job %s of queue %r was acked, but it was cancelled, failed or given to others meanwhile", job_id, queue
+                    )
+                elif verdict == "lost":
                     logger.warning(
                         "job %s of queue %r was acked after its lease had lapsed and it was given to another consumer: "
                         "it runs, or has run, twice; raise the option 'lease' if this worker was only slow",

@@ -25,6 +25,8 @@ from ..connection.blocking_connection import BLOCK
 from ..connection.cluster_link import ClusterLink
 from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, ConnectionLost
+from ..live.foreign_queue import ForeignQueue
+from ..live.wakeups import ForeignWakeups
 from ..message import Content, content
 from ..session import Session
 from .acks import LINGER
@@ -70,6 +72,7 @@ class Poller:
         self._ready = PendingDeliveries()
         self._turn = 0
         self._wakeups, self.fanout = self._new_waits()
+        self._foreign_wakeups = self._new_foreign_wakeups()
         self._waker = Waker()
         self._loop: Any = None
         self._poll_timer = WakeTimer()
@@ -88,6 +91,18 @@ class Poller:
         tokens, streams = links.blocking(self._unregister), links.blocking(self._unregister)
         return TokenWakeups(session, tokens), StreamFanout(session, streams)
 
+    def _new_foreign_wakeups(self) -> ForeignWakeups | None:
+        """What waits for the jobs of another system, if one carries the tasks."""
+        session = self._session
+        if session.foreign is None:
+            return None
+        return ForeignWakeups(session.foreign.family, session.link, session.settings.links, self._unregister)
+
+    @property
+    def _waits(self) -> list[Wakeups | Fanout]:
+        """All that waits for something."""
+        return [self._wakeups, self.fanout, *([self._foreign_wakeups] if self._foreign_wakeups is not None else [])]
+
     @property
     def is_busy(self) -> bool:
         """Whether this poller will soon flush acks by itself."""
@@ -97,7 +112,8 @@ class Poller:
 
     def watch(self, queue: str) -> None:
         """A consumer has begun on this queue. Raises connection errors."""
-        self.fanout.consume(queue)
+        if type(queue) is not ForeignQueue:
+            self.fanout.consume(queue)
         self._watches.setdefault(queue, Watch()).hot = True
         self.changed()
 
@@ -105,6 +121,7 @@ class Poller:
         """A consumer of this queue has gone, and with the last one on this connection the interest in it."""
         if not self._consumers_of(queue):
             self._watches.pop(queue, None)
+            self._watches.pop(ForeignQueue(queue), None)
             self.changed()
             self.fanout.cancel(queue)
 
@@ -149,7 +166,7 @@ class Poller:
     def _wait(self, timeout: float) -> bool:
         """Waits for the sockets and the waker. Returns whether anything has happened."""
         poller = poll()
-        for fd in {self._waker.fileno(), *self._wakeups.sockets(), *self.fanout.sockets()}:
+        for fd in {self._waker.fileno(), *(fd for each in self._waits for fd in each.sockets())}:
             poller.register(fd, READ | ERR)
         try:
             events = poller.poll(timeout)
@@ -161,8 +178,8 @@ class Poller:
 
     def restart(self) -> None:
         """After a lost connection that is back: the waits begin anew, and every queue is polled."""
-        self._wakeups.close()
-        self.fanout.close()
+        for each in self._waits:
+            each.close()
         for watch in self._watches.values():
             watch.hot = True
         self.changed()
@@ -200,7 +217,7 @@ class Poller:
                     break
             return
         self._start_waits()
-        for wait in (self._wakeups, self.fanout):
+        for wait in self._waits:
             for fd in wait.sockets():
                 if fd not in self._loop.readers:
                     # The next tick takes what has come. If nothing can come, a readable socket is a closed one, and would
@@ -248,8 +265,8 @@ class Poller:
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._waker.fileno())
         self._ready.clear()
-        self._wakeups.close()
-        self.fanout.close()
+        for each in self._waits:
+            each.close()
         self._waker.close()
 
     # Taking
@@ -270,7 +287,11 @@ class Poller:
 
     def _poll_together(self, now: float) -> None:
         """Polls quiet queues whose time has come or comes soon, in one call. Those with something to take become hot."""
-        quiet = {queue: watch for queue, watch in self._watches.items() if not watch.hot and watch.next_poll <= now + POLL_AHEAD}
+        quiet = {
+            queue: watch
+            for queue, watch in self._watches.items()
+            if not watch.hot and watch.next_poll <= now + POLL_AHEAD and type(queue) is not ForeignQueue
+        }
         if not any(watch.next_poll <= now for watch in quiet.values()):
             return
         together: dict[Channel, list[str]] = {}
@@ -307,15 +328,15 @@ class Poller:
 
     def _take(self, queue: str, watch: Watch) -> None:
         for channel, consumer in self._consumers_of(queue):
-            room = channel.qos.room(self._session.settings.fetch_limit)
+            room = channel.room(queue, consumer, self._ready)
             if not room or self._lingers(channel) or (self._ready and channel.qos.is_replaced):
                 continue
-            taken = channel.take(queue, room, consumer.no_ack)
+            taken = channel.take(queue, room, consumer)
             if not taken.exists:
                 channel.topology.redeclare(queue)
                 continue
             watch.hot = len(taken.jobs) == room or taken.more
-            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakeups.poll_interval)
+            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._poll_interval(queue))
             watch.next_poll = time.monotonic() + quiet
             for delivery in taken.jobs:
                 message = channel.decode(queue, delivery, consumer)
@@ -326,24 +347,37 @@ class Poller:
 
     # Waiting
 
+    def _poll_interval(self, queue: str) -> float:
+        """Seconds after which a quiet queue is to be polled even though nothing has woken it."""
+        if self._foreign_wakeups is not None and type(queue) is ForeignQueue:
+            return self._foreign_wakeups.poll_interval
+        return self._wakeups.poll_interval
+
     def _waited_for(self) -> frozenset[str]:
-        """The quiet queues on which a message could be handed out."""
+        """The quiet queues of ferryman's own on which a message could be handed out."""
         return frozenset(
             queue
             for queue, watch in self._watches.items()
-            if not watch.hot and any(channel.qos.can_consume() for channel, _ in self._consumers_of(queue))
+            if not watch.hot
+            and type(queue) is not ForeignQueue
+            and any(channel.qos.can_consume() for channel, _ in self._consumers_of(queue))
         )
 
     def _start_waits(self) -> None:
         """Begins the blocking reads that are to be under way, unless they are."""
         self.fanout.wait()
-        self._wakeups.wait(self._waited_for(), self._seconds_to_poll())
+        seconds = self._seconds_to_poll()
+        self._wakeups.wait(self._waited_for(), seconds)
+        if self._foreign_wakeups is not None:
+            self._foreign_wakeups.wait(frozenset(queue for queue in self._watches if type(queue) is ForeignQueue), seconds)
 
     def _seconds_to_poll(self) -> float:
         """Seconds until a quiet queue should be polled in any case."""
         now = time.monotonic()
         times = [max(0.0, watch.next_poll - now) for watch in self._watches.values() if not watch.hot]
-        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels):
+        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels) or any(
+            watch.hot and type(queue) is ForeignQueue for queue, watch in self._watches.items()
+        ):
             times.append(BUSY_INTERVAL)
         return min([*times, self._wakeups.poll_interval, self._dead_letters.seconds_left])
 
@@ -351,6 +385,10 @@ class Poller:
         """Reads what has arrived on the waiting connections. Raises connection errors."""
         if self._session.lapsed:
             raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
+        if self._foreign_wakeups is not None:
+            for queue in self._foreign_wakeups.woken():
+                if queue in self._watches:
+                    self._watches[queue].hot = True
         for queue in self._wakeups.woken():
             if queue in self._watches:
                 self._watches[queue].hot = True

@@ -1,7 +1,7 @@
-"""Tracking: hearing from the nodes of a cluster that keys have changed, on one connection to each node.
+"""Tracking: hearing from the nodes of a cluster, or from one server, that keys have changed, on one connection to each.
 
-A blocking pop can't wait for keys in several slots, and a worker with many queues must not need a connection for each. The
-server's own cache invalidation (CLIENT TRACKING with prefixes, since Redis 6.0) can: it names every key that changes under one of
+A blocking pop can't wait for keys in several slots, and would take what is for others; and a worker with many queues must not need
+a connection for each. The server's own cache invalidation (CLIENT TRACKING with prefixes, since Redis 6.0) can: it names every key that changes under one of
 the prefixes asked for, whatever its slot, and here a prefix is the whole name of a key. A connection is its own listener.
 Nothing is consumed by hearing of it, and whoever begins to listen looks once for what happened before.
 """
@@ -44,7 +44,7 @@ class Listener:
         connection.connect()
         self._connection = connection
         own_id = self._command("CLIENT", "ID")
-        prefixes = [word for name in sorted(names) for word in ("PREFIX", name)]
+        prefixes = [word for name in _shortest(names) for word in ("PREFIX", name)]
         self._command("CLIENT", "TRACKING", "ON", "REDIRECT", own_id, "BCAST", *prefixes)
         self._command("SUBSCRIBE", CHANNEL)
         self._postpone_ping()
@@ -68,7 +68,7 @@ class Listener:
             self._postpone_ping()
         now = time.monotonic()
         if self._overdue is not None and now > self._overdue:
-            raise ConnectionLost("a node of the cluster has not answered; the connection is taken for dead")
+            raise ConnectionLost("the server has not answered; the connection is taken for dead")
         if self._overdue is None and now > self._ping_at:
             self._connection.send_command("PING")
             self._overdue = now + self._timeout
@@ -86,6 +86,55 @@ class Listener:
             self._on_close(fd)
             self._connection.disconnect()
         self._connection = None
+
+
+def _shortest(names: Iterable[bytes]) -> list[bytes]:
+    """Prefixes that cover all names, and do not cover one another, which the server refuses."""
+    prefixes: list[bytes] = []
+    for name in sorted(names):
+        if not prefixes or not name.startswith(prefixes[-1]):
+            prefixes.append(name)
+    return prefixes
+
+
+class NodeTracker:
+    """What one transport wants to hear of, from its one server. Used by one thread."""
+
+    def __init__(self, client_of: Callable[[], redis.Redis], timeout: float, on_close: Callable[[int], None]) -> None:
+        self._client_of = client_of
+        self._timeout = timeout
+        self._on_close = on_close
+        self._listener: Listener | None = None
+        self._changed: set[bytes] = set()
+
+    def track(self, names: Iterable[bytes]) -> None:
+        """Hears of these keys too; each counts as changed at first. Raises connection errors and error replies."""
+        wanted = frozenset(names)
+        if self._listener is None:
+            self._listener = Listener(self._client_of(), self._timeout, self._on_close)
+        if not wanted <= self._listener.keys:
+            new = wanted - self._listener.keys
+            self._listener.listen(wanted | self._listener.keys)
+            self._changed |= new
+
+    def changed(self, names: Iterable[bytes]) -> set[bytes]:
+        """Those of these keys that have changed since they were asked about last. Raises connection errors."""
+        if self._listener is not None:
+            self._changed |= self._listener.changed()
+        those = self._changed.intersection(names)
+        self._changed -= those
+        return those
+
+    def sockets(self) -> list[int]:
+        """The file descriptor that becomes readable when there is something to hear."""
+        fd = None if self._listener is None else self._listener.fileno()
+        return [] if fd is None else [fd]
+
+    def close(self) -> None:
+        """Closes the connection. What is tracked again counts as changed."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
 
 class Tracker:

@@ -40,6 +40,9 @@ class Leaseholder(Protocol):
     def urgent_renewals(self) -> list[Call[Any]]:
         """What must be renewed to lose nothing. Takes no lock."""
 
+    def check_held(self, link: ServerLink) -> float | None:
+        """Looks which jobs are still held, after a renewal; in how many seconds again, if soon. Raises connection errors."""
+
     def release_unstarted(self, link: ServerLink) -> None:
         """Gives back what nobody works on, after the channel has closed. Raises connection errors."""
 

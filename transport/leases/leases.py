@@ -23,6 +23,7 @@ from ..consume.qos import QoS, Unacked
 from ..message import Message
 from ..publish.topology import Topology
 from ..session import Session
+from .lost_jobs import LostJobs
 from .renewer import LeaseRenewer
 
 logger = logging.getLogger("ferryman.transport")
@@ -57,6 +58,7 @@ class Leases:
         """When somebody last saw to the renewals, on the monotonic clock."""
         self.in_use: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """Delivery tag -> message, of those that somebody still has: a task that runs, say."""
+        self.lost_jobs = LostJobs(self._session, channel.qos, self.in_use, channel.consumer_id)
         self._until: dict[str, float] = {}
         """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
 
@@ -64,6 +66,10 @@ class Leases:
     def is_registered(self) -> bool:
         """Whether the server may take the channel for a consumer of any queue."""
         return bool(self._until)
+
+    def has(self, queue: str) -> bool:
+        """Whether the server may take the channel for a consumer of this queue."""
+        return queue in self._until
 
     @property
     def acks(self) -> Acks:
@@ -98,7 +104,7 @@ class Leases:
 
     def _forget(self, link: ServerLink, queues: Iterable[str]) -> None:
         for queue in list(queues):
-            while link.run(self._session.scripts.forget(queue, self._consumer_id)) == MAX_PER_CALL:
+            while link.run(self._session.family_of(queue).forget(queue, self._consumer_id)) == MAX_PER_CALL:
                 pass
 
     # Renewals
@@ -137,7 +143,14 @@ class Leases:
         return queue in held or self._topology.is_temporary(queue)
 
     def _renew(self, queue: str) -> Call[Any]:
-        return self._session.scripts.renew(queue, self._consumer_id, self.settings.lease_ms)
+        return self._session.family_of(queue).renew(queue, self._consumer_id, self.settings.lease_ms)
+
+    def check_held(self, link: ServerLink) -> float | None:
+        """Looks which jobs of another system are still held. Gives the seconds until the next look if it is to be soon.
+
+        Called by the renewer's thread. Raises connection errors.
+        """
+        return None if self._session.foreign is None else self.lost_jobs.check(link)
 
     # When a lease or the connection is lost
 
@@ -167,7 +180,7 @@ class Leases:
             self._renewer.remove(self)
         elif unstarted:
             for queue, job_ids in by_queue(unstarted.values()):
-                link.run(self._session.scripts.release(queue, self._consumer_id, job_ids))
+                link.run(self._session.family_of(queue).release(queue, self._consumer_id, job_ids))
         for tag in unstarted:
             self._qos.pop(tag)
 
@@ -177,15 +190,15 @@ class Leases:
         What has lapsed meanwhile and is not begun is others' to run. Raises connection errors.
         """
         self.acks.flush()
-        link, scripts = self._session.link, self._session.scripts
+        link, family_of = self._session.link, self._session.family_of
         unsettled = self._qos.unsettled()
         gone = {tag: unacked.job_id for tag, unacked in unsettled.items()}
         for queue in {*self._until, *self._qos.queues()}:
-            holds = link.run(scripts.held(queue, self._consumer_id))
+            holds = link.run(family_of(queue).held(queue, self._consumer_id))
             known = {unacked.job_id: tag for tag, unacked in unsettled.items() if unacked.queue == queue}
             unknown = [job_id for job_id in holds if gone.pop(known.get(job_id, 0), None) is None]
             if unknown:
-                link.run(scripts.release(queue, self._consumer_id, unknown))
+                link.run(family_of(queue).release(queue, self._consumer_id, unknown))
         dropped = self._channel.dispatcher.drop(self._channel, gone.keys())
         for tag in gone:
             if tag in dropped or tag not in self.in_use:

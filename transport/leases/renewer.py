@@ -131,6 +131,7 @@ class LeaseRenewer:
                 renewals, now = holder.renewals(), time.monotonic()
                 known = link.run_all([call for _, call in renewals])
                 holder.renewed_at = now
+                check_in = holder.check_held(link)
                 if holder.closed:
                     holder.release_unstarted(link)
         except CONNECTION_ERRORS as error:
@@ -145,6 +146,8 @@ class LeaseRenewer:
                 holder.on_lapse(queue)
         if any(getattr(each, "more", False) for each in known):
             self._schedule(holder, 0.0)
+        if check_in is not None:
+            self._schedule(holder, check_in)
         return True
 
     def _close_idle(self) -> None:

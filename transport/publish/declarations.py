@@ -20,6 +20,7 @@ from ...schema.native import keys
 from ...schema.native.routing import FANOUT, pattern
 from ...schema.native.scripts.exchange import Binding
 from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
+from ...schema.native.scripts.results import Size
 from ...schema.text import to_text
 from ..consume.fanout import Fanout
 from ..dead_letters import DeadLetters
@@ -121,10 +122,10 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """
         queue = queue or f"amq.gen-{uuid4()}"
         if passive:
-            size = self.session.link.run(self.session.scripts.size(queue))
-            if not size.exists:
+            sizes = self._sizes(queue)
+            if not any(size.exists for size in sizes):
                 raise NotFound(f"queue {queue!r}")
-            return queue_declare_ok_t(queue, size.waiting, size.consumers)
+            return queue_declare_ok_t(queue, sum(size.waiting for size in sizes), max(size.consumers for size in sizes))
         given = dict(arguments or {})
         if auto_delete:
             given["auto-delete"] = True
@@ -136,7 +137,15 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.keep_alive()
         if FORWARDED in given:
             self.dead_letters.mark(queue)
-        return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
+        others = [] if self.session.foreign is None else self._sizes(queue)[:-1]
+        waiting = declared.waiting + sum(size.waiting for size in others)
+        return queue_declare_ok_t(queue, waiting, max([declared.consumers, *(size.consumers for size in others)]))
+
+    def _sizes(self, queue: str) -> list[Size]:
+        """The counts of another system's queue, if it has the tasks, and of ferryman's own of that name."""
+        sides = self.session.sides(queue)
+        sizes: list[Size] = self.session.link.run_all([self.session.family_of(side).size(side) for side in sides])
+        return sizes
 
     @abstractmethod
     def keep_alive(self) -> None:
@@ -192,7 +201,10 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self._unbind(queue, exchange, lambda _: True)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
-        """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
+        """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed.
+
+        Of a queue that is another system's only ferryman's own part goes; the jobs are not its own to delete.
+        """
         names = map(to_text, self.session.link.command("HKEYS", self.session.scripts.keys(queue).meta))
         bound_to = [name.removeprefix(BOUND_TO) for name in names if name.startswith(BOUND_TO)]
         is_conditional = if_unused or if_empty
@@ -219,13 +231,17 @@ class Declarations(StdChannel):  # type: ignore[misc]
         self.queue_delete(queue)
 
     def queue_purge(self, queue: str, **_: Any) -> int:
-        """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
+        """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs.
+
+        From another system's queue what waits is removed, as that system removes it.
+        """
         removed = 0
-        while True:
-            purged = self.session.link.run(self.session.scripts.purge(queue))
-            removed += purged.jobs
-            if not purged.more:
-                return removed
+        for side in self.session.sides(queue):
+            more = True
+            while more:
+                purged = self.session.link.run(self.session.family_of(side).purge(side))
+                removed, more = removed + purged.jobs, purged.more
+        return removed
 
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""

@@ -73,7 +73,10 @@ class Publisher:
         *,
         is_mandatory: bool = False,
     ) -> OutgoingMessage:
-        """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong delay."""
+        """The stored form of a message, under a new id unless one is given.
+
+        Raises UsageError for a wrong delay, and for a task that can't be a job of the system that carries the tasks.
+        """
         properties = message["properties"]
         if self._pid != os.getpid():
             # A forked child would give its messages the ids of its parent's, and the server would take them for repeated ones.
@@ -84,7 +87,11 @@ class Publisher:
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
         headers = message.get("headers") or NO_HEADERS
-        return OutgoingMessage(publication(job_id, message), exchange, routing_key, is_repeated, headers, is_mandatory)
+        stored = publication(job_id, message)
+        foreign = self._session.foreign
+        if foreign is not None and headers.get("task") and (exchange or foreign.is_lasting(routing_key)):
+            foreign.messages.check(headers, message.get("content-type"), stored)
+        return OutgoingMessage(stored, exchange, routing_key, is_repeated, headers, is_mandatory)
 
     def send(self, messages: Sequence[OutgoingMessage], on_return: OnReturn) -> None:
         """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from kombu import Connection
 from kombu.serialization import loads
 from kombu.transport import base
 
 from ...schema.errors import UsageError
+from ...schema.live import LiveFamily
 from ...schema.native import keys
 from ...schema.native.scripts.queue_scripts import QueueScripts
 from ...schema.native.scripts.results import Task
@@ -25,12 +26,14 @@ from ...schema.text import to_text
 from ..celery.revoked_tasks import report_revoked, revoking_app
 from ..connection.link import ServerLink
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from ..live.foreign_queue import ForeignQueue
 from ..session import Session
 
 logger = logging.getLogger("ferryman.transport")
 
 PIDBOX = ".pidbox"
 """Ends the names of the exchanges of Celery's remote control."""
+ROLES: tuple[Literal["scheduled", "waiting"], ...] = ("scheduled", "waiting")
 TIMEOUT = 2.0
 """Seconds for which a broadcast ``revoke`` may look through queues."""
 
@@ -68,6 +71,11 @@ def _revoke(
 ) -> Iterator[Task]:
     link, scripts = session.link, session.scripts
     queues = durable_queues(link, scripts) if queues is None else queues
+    if session.foreign is not None:
+        queues = list(queues)
+        others = [ForeignQueue(queue) for queue in queues if session.foreign.is_lasting(queue)]
+        for _, task in removals(link, session.foreign.family, task_ids, others, seconds):
+            yield task
     for _, task in removals(link, scripts, task_ids, queues, seconds):
         yield task
 
@@ -78,7 +86,7 @@ def durable_queues(link: ServerLink, scripts: QueueScripts) -> list[str]:
 
 
 def removals(
-    link: ServerLink, scripts: QueueScripts, task_ids: Collection[str], queues: Iterable[str], seconds: float | None = None
+    link: ServerLink, family: LiveFamily, task_ids: Collection[str], queues: Iterable[str], seconds: float | None = None
 ) -> Iterator[tuple[str, Task]]:
     """Removes the jobs of tasks that nobody has taken, and gives each with its queue as it is gone.
 
@@ -89,14 +97,14 @@ def removals(
         return
     for queue in queues:
         # A job that becomes due moves from the one to the other, so this order meets it at least once.
-        for role in ("scheduled", "waiting"):
+        for role in ROLES:
             seen, more = 0, True
             while more:
                 if deadline is not None and time.monotonic() > deadline:
                     logger.warning("a revoked task may still stand in a queue: there was no time to look through all of them")
                     return
-                found = link.run(scripts.find(queue, task_ids, role, seen=seen))
-                gone = link.run_all([scripts.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
+                found = link.run(family.find(queue, task_ids, role, seen=seen))
+                gone = link.run_all([family.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
                 for job, was_in in zip(found.jobs, gone, strict=True):
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1

@@ -17,6 +17,8 @@ from ...schema.native.scripts.publication import Publication
 from ...schema.native.scripts.results import Published
 from ..connection.link import AnyCall
 from ..errors import BrokerFull
+from ..live.foreign_queue import ForeignQueue
+from ..live.keyspace import ForeignKeyspace
 from ..session import Session
 from .durability import Durability
 
@@ -68,6 +70,8 @@ class Sender:
         self._durability = Durability(session.settings.durability, session.settings.reply_timeout)
         self._limited: set[str] = set()
         """Queues that the short script does not serve."""
+        self._listed: set[str] = set()
+        """Queues of another system that are known to be listed."""
 
     def send(self, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         """Stores messages, those for one queue in one call. Gives those that no queue wants, nor one of an alternate exchange.
@@ -101,7 +105,7 @@ class Sender:
         broadcasts: list[OutgoingMessage] = []
         for message in messages:
             if not message.exchange:
-                direct.setdefault(message.routing_key, []).append(message)
+                direct.setdefault(self._target(message.routing_key, message), []).append(message)
             elif session.routes.is_fanout(message.exchange):
                 broadcasts.append(message)
             else:
@@ -110,6 +114,11 @@ class Sender:
         for exchange, those in routed.items():
             unroutable += self._send_routed(exchange, those)
         return unroutable
+
+    def _target(self, queue: str, message: OutgoingMessage) -> str:
+        """The queue behind a plain name: tasks may go to another system's. Raises connection errors."""
+        foreign = self._session.foreign
+        return queue if foreign is None else foreign.target(queue, message.headers)
 
     def _send_unrouted(
         self, direct: Mapping[str, list[OutgoingMessage]], broadcasts: Sequence[OutgoingMessage]
@@ -138,10 +147,11 @@ class Sender:
         while True:
             wanted: dict[str, list[Publication]] = {}
             for message in messages:
-                for queue in table.queues(message.routing_key, message.headers):
+                for name in table.queues(message.routing_key, message.headers):
+                    queue = self._target(name, message)
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
-            batches = [QueueBatch(queue, those, table.routes[queue]) for queue, those in wanted.items()]
+            batches = [QueueBatch(queue, those, table.routes[str(queue)]) for queue, those in wanted.items()]
             results, (version,) = self._send_batches(batches, [session.exchanges.version(exchange)])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
                 if self._is_stored(queue, result):
@@ -156,6 +166,8 @@ class Sender:
 
     def _send_batches(self, batches: Sequence[QueueBatch], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
         """Sends batches and other calls in one round trip, and another for what the short script leaves to the long one."""
+        if self._session.foreign is not None and any(type(batch.queue) is ForeignQueue for batch in batches):
+            return self._send_with_foreign(self._session.foreign, batches, others)
         calls = [self._plain_call(batch) or self._call(batch) for batch in batches]
         results = self._durability.run_all(self._session.link, [*calls, *others])
         published, replies = results[: len(calls)], results[len(calls) :]
@@ -168,6 +180,36 @@ class Sender:
                 if is_limited and len(self._limited) < MAX_LIMITED:
                     self._limited.add(batches[at].queue)
         return published, replies
+
+    def _send_with_foreign(
+        self, foreign: ForeignKeyspace, batches: Sequence[QueueBatch], others: Sequence[AnyCall]
+    ) -> tuple[list[Published], list[Any]]:
+        """The same where some batches become jobs of another system; first those of ferryman's own."""
+        theirs = {at: batch for at, batch in enumerate(batches) if type(batch.queue) is ForeignQueue}
+        puts = {at: foreign.puts(batch.queue, batch.publications) for at, batch in theirs.items()}
+        stale = self._stale(theirs)
+        native = [at for at in range(len(batches)) if at not in theirs]
+        published, replies = self._send_batches([batches[at] for at in native], others)
+        results = dict(zip(native, published, strict=True))
+        sent = [call for at, calls in puts.items() if at not in stale for call in calls]
+        self._durability.run_all(self._session.link, sent)
+        for at, batch in theirs.items():
+            if batch.routes is None:
+                self._list(batch.queue)
+            results[at] = Published("stale" if at in stale else "stored", (True,) * len(batch.publications))
+        return [results[at] for at in range(len(batches))], replies
+
+    def _stale(self, theirs: Mapping[int, QueueBatch]) -> set[int]:
+        """Those whose queue has lost a binding since its routes were read; the other system's queue itself knows of none."""
+        routed = {at: batch for at, batch in theirs.items() if batch.routes is not None}
+        sizes = self._session.link.run_all([self._session.scripts.size(str(batch.queue)) for batch in routed.values()])
+        return {at for (at, batch), size in zip(routed.items(), sizes, strict=True) if size.routes != batch.routes}
+
+    def _list(self, queue: str) -> None:
+        """Notes that there is such a queue, for who looks for tasks in all queues."""
+        if queue not in self._listed and len(self._listed) < MAX_LIMITED:
+            self._listed.add(queue)
+            self._session.register(keys.queues(self._session.settings.prefix), str(queue))
 
     def _plain_call(self, batch: QueueBatch) -> Call[Published] | None:
         """The script for one plain message and a queue without limits; None where that will not do."""

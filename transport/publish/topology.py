@@ -42,6 +42,8 @@ class Topology:
         """Declares a queue and remembers it. Raises QueueArgumentsError and connection errors."""
         declared = self._declare(queue, arguments)
         self._queues[queue] = arguments
+        if self._session.foreign is not None:
+            self._session.foreign.declared(queue, arguments)
         return declared
 
     def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Declared:

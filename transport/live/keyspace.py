@@ -1,0 +1,101 @@
+"""ForeignKeyspace: the keyspace of another system that carries one connection's tasks, beside ferryman's own.
+
+Tasks stand in the other system's queues, so that its producers and workers take part. Everything else is ferryman's own: remote
+control, events, replies, broadcasts, bindings, whatever is published that is no task, and temporary queues. This class knows which
+queue is where, and makes calls of the family from messages; rules of a family are nowhere in the transport. Called by the session's
+users: channels, publishers, revocation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ...schema.connection.call import Call, Command
+from ...schema.live import ForeignDelivery, ForeignFamily
+from ...schema.native.scripts.publication import Publication
+from ...schema.native.scripts.queue_scripts import QueueScripts
+from ..connection.link import ServerLink
+from ..message import Content, content
+from ..settings import Settings
+from .foreign_queue import ForeignQueue
+from .messages import JobMessages
+
+CONTROL = (".pidbox", "celeryev")
+"""Parts of the names of queues that Celery keeps for itself."""
+
+
+class ForeignKeyspace:
+    """One connection's view of it. Thread-safe."""
+
+    def __init__(self, family: ForeignFamily, settings: Settings, link: ServerLink, scripts: QueueScripts) -> None:
+        self.family = family
+        self.messages = JobMessages(family, settings.mapping, settings.priority_order)
+        self._mapping = settings.mapping
+        self._link = link
+        self._scripts = scripts
+        self._lasting: dict[str, bool] = {}
+
+    # Which queue is where
+
+    def is_lasting(self, queue: str) -> bool:
+        """Whether tasks of this queue are the other system's: temporary queues are ferryman's own. Raises connection errors."""
+        known = self._lasting.get(queue)
+        if known is None:
+            known = not any(part in queue for part in CONTROL) and self._link.run(self._asks_lasting(queue))
+            self._lasting[queue] = known
+        return known
+
+    def _asks_lasting(self, queue: str) -> Command[bool]:
+        return Command(("HMGET", self._scripts.keys(queue).meta, "expires", "arguments"), _says_lasting)
+
+    def declared(self, queue: str, arguments: Mapping[str, Any]) -> None:
+        """This connection has declared a queue."""
+        self._lasting[queue] = not (any(part in queue for part in CONTROL) or is_temporary(arguments))
+
+    def target(self, queue: str, headers: Mapping[str, Any]) -> str:
+        """The queue to which a message with these headers goes. Raises connection errors."""
+        is_carried = self.family.carries_messages or headers.get("task")
+        return ForeignQueue(queue) if is_carried and self.is_lasting(queue) else queue
+
+    def sides(self, queue: str) -> list[str]:
+        """The queues behind a plain name: ferryman's own, and the other system's if it has tasks. Raises connection errors."""
+        return [ForeignQueue(queue), queue] if self.is_lasting(queue) else [queue]
+
+    # Jobs in and out
+
+    def puts(self, queue: str, publications: Sequence[Publication]) -> list[Call[str]]:
+        """Stores messages as jobs. Sending them again with the same publications stores none twice. Raises UsageError."""
+        calls = []
+        for at, publication in enumerate(publications):
+            found = content(publication.id, queue, {b"message": publication.message})
+            producer, _, number = publication.id.rpartition("-")
+            # Each place in a batch is a producer of its own, since only a producer's last publication is remembered.
+            job = self.messages.new_job(queue, found, publication, f"{producer}.{at}@{queue}-{number}")
+            calls.append(self.family.put(job))
+        return calls
+
+    def content(self, queue: str, job: ForeignDelivery, consumer: str, tasks: Collection[str] | None) -> Content:
+        """The message of a job just taken. Raises MalformedValue."""
+        return self.messages.content(queue, job, consumer, tasks)
+
+    def known(self, queue: str, tasks: Collection[str] | None) -> Collection[str] | None:
+        """What ``take`` may give to a consumer that knows these tasks; None: anything."""
+        return self._mapping.of(queue).known(tasks, str(queue), has_names=self.family.has_names)
+
+
+def is_temporary(arguments: Mapping[str, Any]) -> bool:
+    """Whether a queue with these arguments goes by itself."""
+    return bool(arguments.get("x-expires") or arguments.get("auto-delete"))
+
+
+def _says_lasting(reply: Any) -> bool:
+    expires, arguments = reply
+    if expires:
+        return False
+    try:
+        declared = json.loads(arguments) if arguments else {}
+    except ValueError:
+        return True
+    return not (isinstance(declared, dict) and is_temporary(declared))
