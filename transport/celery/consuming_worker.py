@@ -1,8 +1,8 @@
-"""ConsumingWorker: what a Celery worker that consumes a channel can take: how many of its processes are free, and which tasks it knows.
+"""ConsumingWorker: what a Celery worker can take: how many of its processes are free, and which tasks it knows.
 
-A job of another system that was taken counts as active there, with its clocks running, so none is taken before a process can begin
-it. Celery itself takes more, to have them at hand. Called by ``channel.py``. Imports nothing of Celery: where there is a worker,
-its modules are loaded.
+A job of another system that was taken counts as active there, with its clocks running, so none is taken before a process can
+begin it. Celery itself takes more, to have them at hand. Called by ``channel.py``. Imports nothing of Celery: where there is a
+worker, its modules are loaded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ConsumingWorker:
         return int(getattr(controller, "max_concurrency", None) or getattr(pool, "num_processes", None) or 1)
 
     def free(self, held: int, pending: int) -> int:
-        """How many more tasks could begin at once. ``held``: jobs that this channel has taken; ``pending``: not handed out yet."""
+        """How many more tasks could begin at once. ``held``: jobs that the channel has; ``pending``: not handed out yet."""
         reserved = len(getattr(sys.modules.get(STATE), "reserved_requests", ()))
         return max(0, self.limit - max(held, reserved + pending))
 

@@ -1,9 +1,10 @@
 """Tracking: hearing from the nodes of a cluster, or from one server, that keys have changed, on one connection to each.
 
-A blocking pop can't wait for keys in several slots, and would take what is for others; and a worker with many queues must not need
-a connection for each. The server's own cache invalidation (CLIENT TRACKING with prefixes, since Redis 6.0) can: it names every key that changes under one of
-the prefixes asked for, whatever its slot, and here a prefix is the whole name of a key. A connection is its own listener.
-Nothing is consumed by hearing of it, and whoever begins to listen looks once for what happened before.
+A blocking pop can't wait for keys in several slots, and would take what is for others; and a worker with many queues must not
+need a connection for each. The server's own cache invalidation (CLIENT TRACKING with prefixes, since Redis 6.0) can: it names
+every key that changes under one of the prefixes asked for, whatever its slot, and here a prefix is the whole name of a key. A
+connection is its own listener. Nothing is consumed by hearing of it, and whoever begins to listen looks once for what happened
+before.
 """
 
 from __future__ import annotations

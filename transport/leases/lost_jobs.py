@@ -1,8 +1,8 @@
 """LostJobs: what others have done to the jobs of another system while a channel held them.
 
 That system's own programs cancel and fail jobs as they like, and do not know who runs them. So at each renewal it is asked which
-jobs a consumer still holds. What is held no more is no business of ours: nothing is written when its task ends, and a Celery worker
-stops the task. Called by ``leases.py``, from the renewer's thread.
+jobs a consumer still holds. What is held no more is no business of ours: nothing is written when its task ends, and a Celery
+worker stops the task. Called by ``leases.py``, from the renewer's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..session import Session
 logger = logging.getLogger("ferryman.transport")
 
 GRACE = 1.0
-"""Seconds for which a job may be held no more while its message is in use: it has just been ended, and that is on its way here."""
+"""Seconds for which a job may be held no more while its message is in use: it may just have been ended."""
 
 
 class MessagesInUse(Protocol):

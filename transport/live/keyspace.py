@@ -1,9 +1,9 @@
 """ForeignKeyspace: the keyspace of another system that carries one connection's tasks, beside ferryman's own.
 
 Tasks stand in the other system's queues, so that its producers and workers take part. Everything else is ferryman's own: remote
-control, events, replies, broadcasts, bindings, whatever is published that is no task, and temporary queues. This class knows which
-queue is where, and makes calls of the family from messages; rules of a family are nowhere in the transport. Called by the session's
-users: channels, publishers, revocation.
+control, events, replies, broadcasts, bindings, whatever is published that is no task, and temporary queues. This class knows
+which queue is where, and makes calls of the family from messages; rules of a family are nowhere in the transport. Called by the
+session's users: channels, publishers, revocation.
 """
 
 from __future__ import annotations
@@ -72,17 +72,18 @@ class ForeignKeyspace:
             found = content(publication.id, queue, {b"message": publication.message})
             producer, _, number = publication.id.rpartition("-")
             # Each place in a batch is a producer of its own, since only a producer's last publication is remembered.
-            job = self.messages.new_job(queue, found, publication, f"{producer}.{at}@{queue}-{number}")
+            job = self.messages.new_job(str(queue), found, publication, f"{producer}.{at}@{queue}-{number}")
             calls.append(self.family.put(job))
         return calls
 
     def content(self, queue: str, job: ForeignDelivery, consumer: str, tasks: Collection[str] | None) -> Content:
         """The message of a job just taken. Raises MalformedValue."""
-        return self.messages.content(queue, job, consumer, tasks)
+        return self.messages.content(str(queue), job, consumer, tasks)
 
     def known(self, queue: str, tasks: Collection[str] | None) -> Collection[str] | None:
         """What ``take`` may give to a consumer that knows these tasks; None: anything."""
-        return self._mapping.of(queue).known(tasks, str(queue), has_names=self.family.has_names)
+        name = str(queue)
+        return self._mapping.of(name).known(tasks, name, has_names=self.family.has_names)
 
 
 def is_temporary(arguments: Mapping[str, Any]) -> bool:

@@ -2,8 +2,8 @@
 
 A job that the system made has a payload, which is what the task is called with. One that Celery published has besides, in
 ``extra``, all that Celery knows of it; and its payload is an envelope, ``{"task": …, "args": […], "kwargs": {…}}``, unless the
-payload alone gives the same call back. Which task a name is and how a payload becomes arguments, the mapping says. Pure. Called by
-``keyspace.py``.
+payload alone gives the same call back. Which task a name is and how a payload becomes arguments, the mapping says. Pure. Called
+by ``keyspace.py``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class JobMessages:
         mapped = self.mapping.of(queue)
         if self.family.carries_messages:
             return NewJob(
-                str(queue),
+                queue,
                 _dump(_whole(found)),
                 name=found.headers.get("task"),
                 priority=priority,
@@ -92,7 +92,7 @@ class JobMessages:
         if self.family.arguments == "list":
             envelope = [envelope]
         return NewJob(
-            str(queue),
+            queue,
             _dump(envelope if direct is None else direct[0]),
             name=next(iter(mapped.names_of(task)), task) if self.family.has_names else None,
             extra=_extra(task, found, embed),
@@ -102,9 +102,7 @@ class JobMessages:
             options=mapped.options,
         )
 
-    def _direct(
-        self, queue: str, mapped: QueueMapping, task: str, args: list[Any], kwargs: dict[str, Any]
-    ) -> tuple[Any] | None:
+    def _direct(self, queue: str, mapped: QueueMapping, task: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any] | None:
         """The payload that gives this very call back when it is read; None where only an envelope does."""
         name = next(iter(mapped.names_of(task)), None) if self.family.has_names else queue
         if name is None or mapped.task_of(name) != task:
@@ -169,7 +167,7 @@ class JobMessages:
         mark = {
             "family": self.family.name,
             "prefix": self.family.prefix,
-            "queue": str(queue),
+            "queue": queue,
             "id": job.id,
             "attempts": job.attempts,
             "max_attempts": job.max_attempts,
@@ -212,7 +210,7 @@ class JobMessages:
                 "correlation_id": task_id,
                 **({"priority": int(self._turned(job.priority))} if self.family.priority_direction else {}),
                 **properties,
-                "delivery_info": {"exchange": "", "routing_key": str(queue)},
+                "delivery_info": {"exchange": "", "routing_key": queue},
                 CONSUMER: consumer,
             },
         )
@@ -229,7 +227,7 @@ class JobMessages:
             if task == given or (is_plain and (tasks is None or task in tasks)):
                 return task, envelope["args"], envelope["kwargs"]
         mapped = self.mapping.of(queue)
-        name = job.name if self.family.has_names and job.name is not None else str(queue)
+        name = job.name if self.family.has_names and job.name is not None else queue
         task = given if isinstance(given, str) else mapped.task_of(name)
         if callable(mapped.args):
             return task, *_by_function(job, mapped.args, payload)

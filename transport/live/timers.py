@@ -1,8 +1,9 @@
 """Timers: the clockwork of other systems' keyspaces, run by every process that consumes one.
 
-That system's own programs promote what is due, expire what has run too long, give back what dead workers held, and make recurring
-jobs. They may all be gone, so each of ours does the same, every second, in a thread of its own with connections of its own: neither
-a busy event loop nor a slow script may keep the other waiting. Doing it twice does no harm. Called by ``channel.py``.
+That system's own programs promote what is due, expire what has run too long, give back what dead workers held, and make
+recurring jobs. They may all be gone, so each of ours does the same, every second, in a thread of its own with connections of its
+own: neither a busy event loop nor a slow script may keep the other waiting. Doing it twice does no harm. Called by
+``channel.py``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ForeignWakeups: hearing that another system's queue may have something to take.
 
-The family names the keys that change then, and the server announces their changes to who asks for that (``consume/tracking.py``).
-Nothing is consumed by hearing of it, so whatever wakes that system's own workers wakes them as before. Every queue is looked at once
-a second besides, as a net; where the server announces nothing, or may not, several times a second. Called by the poller.
+The family names the keys that change then, and the server announces their changes to who asks for that
+(``consume/tracking.py``). Nothing is consumed by hearing of it, so whatever wakes that system's own workers wakes them as
+before. Every queue is looked at once a second besides, as a net; where the server announces nothing, or may not, several times a
+second. Called by the poller.
 """
 
 from __future__ import annotations
@@ -33,9 +34,7 @@ class ForeignWakeups:
     poll_interval: float = LOOK_INTERVAL
     polls_together = False
 
-    def __init__(
-        self, family: ForeignFamily, link: ServerLink, links: LinkFactory, on_close: Callable[[int], None]
-    ) -> None:
+    def __init__(self, family: ForeignFamily, link: ServerLink, links: LinkFactory, on_close: Callable[[int], None]) -> None:
         self._family = family
         self._tracker: Tracker | NodeTracker
         if isinstance(link, ClusterLink):
