@@ -286,9 +286,9 @@ MIN_BINDING_TTL = 3_600_000
 
 
 def _claims(family: str, prefix: str, types: Mapping[bytes, bytes]) -> bytes | None:
-    """A key that another family would say is its own under this very prefix."""
-    known = get_family(family)
-    return next((key for key, kind in types.items() if prefix in known.prefixes(key, to_text(kind))), None)
+    """A key that another family would say is its own under this very prefix, to which some add a colon by themselves."""
+    known, prefixes = get_family(family), {prefix, prefix.removesuffix(":") or prefix}
+    return next((key for key, kind in types.items() if not prefixes.isdisjoint(known.prefixes(key, to_text(kind)))), None)
 
 
 def _routed(reply: Any, exchange: str, routing_key: str) -> str:
