@@ -86,6 +86,8 @@ class Channel(Declarations):
         self.leases = Leases(self, self.renewer)
         self._publisher = Publisher(session, dead_letters, connection.client)
         self._consumers: dict[str, Consumer] = {}
+        self._looked_at: set[str] = set()
+        """Queues of another system that are known to hold jobs which nobody here takes."""
         self._tags = count(1)
 
     @property
@@ -221,7 +223,10 @@ class Channel(Declarations):
         room = self.qos.room(self.session.settings.fetch_limit)
         if not room or consumer.worker is None or type(queue) is not ForeignQueue:
             return room
-        held = sum(type(unacked.queue) is ForeignQueue for unacked in self.qos.unsettled().values())
+        held = 0
+        if self.session.foreign is not None and not self.session.foreign.family.carries_messages:
+            held = sum(type(unacked.queue) is ForeignQueue for unacked in self.qos.unsettled().values())
+        # Among messages are those that wait in the worker until they are due, and take nobody's place meanwhile.
         free = consumer.worker.free(held, len(pending))
         # Without Celery's own prefetch limit the processes are one.
         return free if self.qos.prefetch_count == 0 else min(room, free)
@@ -259,7 +264,7 @@ class Channel(Declarations):
 
     def _take_foreign(self, foreign: ForeignKeyspace, queue: str, room: int, consumer: Consumer) -> Taken:
         settings = self.session.settings
-        tasks = None if consumer.worker is None else consumer.worker.tasks
+        known = foreign.known(queue, None if consumer.worker is None else consumer.worker.tasks)
         call = foreign.family.take(
             str(queue),
             self.consumer_id,
@@ -268,7 +273,7 @@ class Channel(Declarations):
             no_ack=consumer.no_ack,
             delivery_limit=settings.delivery_limit or None,
             fetch_bytes=settings.fetch_bytes,
-            tasks=foreign.known(queue, tasks),
+            tasks=known,
         )
         try:
             taken = self.acks.send_with(call)
@@ -276,6 +281,10 @@ class Channel(Declarations):
                 self.session.link.run(foreign.family.ack(str(queue), self.consumer_id, [job.id for job in taken.jobs]))
         finally:
             self.leases.extend(queue)
+        is_passed_by = not taken.jobs and queue not in self._looked_at and foreign.passes_by(queue, known)
+        if is_passed_by and self.session.link.run(foreign.family.size(str(queue))).waiting:
+            self._looked_at.add(queue)
+            taken = evolve(taken, unknown=(*taken.unknown, str(queue)))
         for task in taken.unknown:
             warn_once(f"jobs of task {task!r} in queue {str(queue)!r} are left to others: this worker knows no such task")
         return taken

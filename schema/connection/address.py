@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from attrs import evolve, field, frozen
 
 from ..errors import AddressError
-from ..family import KeyFamily, get_family
+from ..family import KeyFamily, family_names, get_family
 from ..text import parse_flag
 from . import tls
 from .ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
@@ -319,7 +319,7 @@ def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> A
         if name not in allowed:
             known = ", ".join(sorted({"family", "prefix", "db", *allowed}))
             what = f"unknown parameter {name!r} in the URL"
-            if name in OPTIONS or name in IGNORED_OPTIONS:
+            if name in OPTIONS or name in IGNORED_OPTIONS or _is_of_a_family(name):
                 what = f"the parameter {name!r} in the URL means nothing to family={family}"
             raise AddressError(f"{what}; known are: {known}")
         try:
@@ -335,6 +335,11 @@ def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> A
     if address.kind in (Kind.UNIX, Kind.RDB) and (found := sorted(options.keys() & tls.OPTIONS.keys())):
         raise AddressError(f"parameter {found[0]!r} is for TLS, which {address.kind}:// has not")
     return evolve(address, family=family, prefix=prefix, options=options, ignored=tuple(ignored), settings=settings)
+
+
+def _is_of_a_family(name: str) -> bool:
+    """Whether any family has a parameter of this name."""
+    return any(name in get_family(family).parameters for family in family_names())
 
 
 def without_braces(prefix: str) -> str:

@@ -36,6 +36,8 @@ class ForeignKeyspace:
         self._link = link
         self._scripts = scripts
         self._lasting: dict[str, bool] = {}
+        self._known: dict[str, tuple[Collection[str] | None, Collection[str] | None]] = {}
+        """Queue -> tasks that a consumer knows, and what it may take; of the last one that has asked."""
 
     # Which queue is where
 
@@ -83,7 +85,15 @@ class ForeignKeyspace:
     def known(self, queue: str, tasks: Collection[str] | None) -> Collection[str] | None:
         """What ``take`` may give to a consumer that knows these tasks; None: anything."""
         name = str(queue)
-        return self._mapping.of(name).known(tasks, name, has_names=self.family.has_names)
+        cached = self._known.get(name)
+        if cached is None or cached[0] is not tasks:
+            known = self._mapping.of(name).known(tasks, name, has_names=self.family.has_names)
+            cached = self._known[name] = (tasks, known)
+        return cached[1]
+
+    def passes_by(self, queue: str, known: Collection[str] | None) -> bool:
+        """Whether a consumer takes none of the jobs that the other system's own producers put here: their task is the queue's."""
+        return not self.family.has_names and known is not None and str(queue) not in known
 
 
 def is_temporary(arguments: Mapping[str, Any]) -> bool:
