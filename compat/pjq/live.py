@@ -16,6 +16,7 @@ from attrs import field, frozen
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, UsageError
+from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
@@ -25,8 +26,9 @@ from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
 from ...schema.text import is_unicode, show, to_bytes, to_text
 from .. import side
-from .keys import LEASE_MS, PATTERNS, can_be_id, layout
+from .keys import LEASE_MS, PATTERNS, STATES, can_be_id, layout
 from .payload import Members, key_texts, members_of
+from .record import Record, canonical
 
 assert __package__
 
@@ -209,6 +211,16 @@ class PjqLive(ForeignFamily):
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._about("remove", queue, now, (to_bytes(job_id), only or ""), results.removed)
 
+    # Looking at jobs
+
+    def get(self, job_id: str) -> Call[Job | None]:
+        """A job as it stands in the queue that its payload names; None: there is none."""
+        return self._call("get", None, (to_bytes(job_id),), partial(_job, job_id), f"pjq job {job_id!r}")
+
+    def peek(self, queue: str, n: int) -> Call[tuple[Job, ...]]:
+        """The jobs of a queue that run next, at most MAX_PER_CALL."""
+        return self._about("peek", queue, None, (n,), lambda found: tuple(_queued(queue, *each) for each in found))
+
     # The system's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
@@ -285,6 +297,9 @@ def _string(text: str) -> bytes:
 
 def _check(prefix: str, found: Any) -> None:
     """Raises KeyspaceRefused for a keyspace that can't be served."""
+    is_replica, found = found
+    if is_replica:
+        raise KeyspaceRefused("this server is a replica that can't be written to: give the address of its master")
     types: dict[str, dict[str, bytes]] = {}
     for name, kind, key in found:
         types.setdefault(to_text(name), {})[to_text(kind)] = key
@@ -341,6 +356,23 @@ def _delivery(queue: str, job: Any) -> ForeignDelivery:
         extra=extra or None,
         attempts=attempts,
     )
+
+
+def _job(job_id: str, reply: Any) -> Job | None:
+    if reply is None:
+        return None
+    queue, fields, places = reply
+    scores = {to_text(role): float(score) for role, score in _pairs(places).items()}
+    role = next((state for state in STATES if state in scores), "finished" if b"finished_at" in fields[::2] else None)
+    return canonical(job_id, to_text(queue), Record(role, _pairs(fields), scores))
+
+
+def _queued(queue: str, job_id: bytes, fields: list[bytes]) -> Job:
+    return canonical(to_text(job_id), queue, Record("queued", _pairs(fields), {}))
+
+
+def _pairs(values: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(values[::2], values[1::2], strict=True))
 
 
 def _completed(reply: Any) -> tuple[Outcome, ...]:

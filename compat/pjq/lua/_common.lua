@@ -230,10 +230,15 @@ local function quoted(text)
   return string.find(text, '[%c"\\\128-\255]') and cjson.encode(text) or '"' .. text .. '"'
 end
 
--- What Celery knows of a job, as a table, if it says for which task it is; what a migration has left in that field does not.
+-- What Celery knows of a job, as a table; nil for what is no object, or what a migration has left in that field.
 local function extra_of(text)
-  local fine, found = pcall(cjson.decode, text or '')
-  return fine and type(found) == 'table' and type(found.task) == 'string' and found or nil
+  local found = text and object_of(text)
+  return found and found.as_of == nil and found or nil
+end
+
+-- The name by which a job is selected.
+local function name_of(extra, command, queue)
+  return extra and type(extra.task) == 'string' and extra.task or command or queue
 end
 
 -- Leases
@@ -261,10 +266,17 @@ local function drop(queue, id)
   call('ZREM', leases(queue), id)
 end
 
+-- A queue without consumers of ours is served for as long as jobs of it are leased: a retry may be delayed for days.
+local function keep_served(queue)
+  local is_served = call('EXISTS', SIDE .. 'consumers:' .. queue, leases(queue)) > 0
+  call(is_served and 'SADD' or 'SREM', SIDE .. 'queues', queue)
+end
+
 -- A consumer has gone.
 local function leave(queue, consumer)
   call('HDEL', cursors(queue), consumer)
   end_lease(queue, consumer)
+  keep_served(queue)
 end
 
 -- Puts a job back, to run next.
@@ -351,6 +363,16 @@ local function readmit(queue, at, limit, most)
   return #ids
 end
 
+-- Whether a job stands in another container than the list.
+local function is_elsewhere(queue, id)
+  for _, container in ipairs({dispatched(queue), processing(queue), finished(queue)}) do
+    if attempt('ZSCORE', container, id) then
+      return true
+    end
+  end
+  return false
+end
+
 -- Puts back what consumers of ours hold whose lease has ended, at most `most` jobs and a few more; returns how many.
 local function reclaim_held(queue, at, limit, most)
   local count = 0
@@ -360,6 +382,9 @@ local function reclaim_held(queue, at, limit, most)
       if is_leased(queue, id) then
         recover(queue, at, id, limit)
       else
+        if not is_elsewhere(queue, id) and attempt('HEXISTS', record_of(id), 'json') == 1 then
+          call('HINCRBY', record_of(id), LAPSES, 1) -- the program was faster: it waits again
+        end
         drop(queue, id)
       end
     end
@@ -403,12 +428,7 @@ local function discard(queue, id)
   if object and type(object.queue_name) == 'string' and object.queue_name ~= queue then
     return
   end
-  for _, container in ipairs({dispatched(queue), processing(queue), finished(queue)}) do
-    if attempt('ZSCORE', container, id) then
-      return
-    end
-  end
-  if json then
+  if json and not is_elsewhere(queue, id) then
     call('DEL', record)
   end
 end

@@ -4,7 +4,7 @@
 -- KEYS[2]   what pjq's keys begin with
 -- ARGV[1]   now
 -- ARGV[2]   that again, as a pattern
--- Result    for each name of a container that was met with {name, type, key}
+-- Result    {1 if the server is a replica that can't be written to, {for each name of a container that was met with {name, type, key}}}
 
 local MOST = 10000
 local CONTAINERS = {
@@ -29,5 +29,7 @@ return reply_of(function()
       end
     end
   until cursor == '0' or looked >= MOST
-  return found
+  local replication = attempt('INFO', 'replication') or ''
+  local is_replica = string.find(replication, 'role:slave', 1, true) and string.find(replication, 'slave_read_only:1', 1, true)
+  return {is_replica and 1 or 0, found}
 end)

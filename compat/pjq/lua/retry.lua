@@ -48,7 +48,8 @@ return reply_of(function()
   if ARGV[6] ~= '' then
     call('HSET', record, 'json', payload_with(call('HGET', record, 'json')))
   end
-  if ARGV[7] ~= '' then
+  local known = call('HGET', record, 'ferryman')
+  if ARGV[7] ~= '' and (not known or extra_of(known)) then -- not what a migration has left there
     call('HSET', record, 'ferryman', ARGV[7])
   end
   if delay > 0 then

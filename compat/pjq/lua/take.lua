@@ -56,7 +56,7 @@ local function read_job(id)
   end
   local extra = extra_of(found[3])
   local command = type(object.command) == 'string' and object.command
-  if not is_wanted(extra and extra.task or command or queue) then
+  if not is_wanted(name_of(extra, command, queue)) then
     return nil
   end
   return {

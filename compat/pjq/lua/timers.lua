@@ -13,6 +13,7 @@ return reply_of(function()
     if tend(queue, at, tonumber(ARGV[2]) or math.huge) then
       return 1
     end
+    keep_served(queue)
   end
   return 0
 end)
