@@ -5,13 +5,14 @@ A job is taken as a worker takes it, and run by what its pool would call.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import time
 
 import pytest
 from celery import Celery
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from ferryman.compat.client import ForeignClient
 from ferryman.schema.connection.address import Address
 from ferryman.schema.live import ForeignDelivery
@@ -112,6 +113,11 @@ def story(system, server):
     return Story(system, server)
 
 
+def raised(ended):
+    """What a task has raised."""
+    return getattr(ended[1].exception, "exc", ended[1].exception)
+
+
 AGAIN = ("waiting", "scheduled")
 """Where a job stands that will run again."""
 
@@ -157,7 +163,7 @@ def test_a_task_that_raises_fails_its_job_with_message_and_traceback(story):
     job_id = story.put()
     ended = story.run()
     assert ended.outcome in ("failed", "removed", *AGAIN)
-    assert isinstance(ended[1].exception, LookupError)
+    assert isinstance(raised(ended), LookupError)
     job = story.job(job_id)
     if job is not None and job.error:
         assert "no such customer" in job.error
@@ -165,8 +171,8 @@ def test_a_task_that_raises_fails_its_job_with_message_and_traceback(story):
 
 
 def test_attempts_that_are_left_are_the_systems_to_give(story):
-    if 3 not in story.system.attempts:
-        pytest.skip(f"{story.system} gives no attempts by itself")
+    if not story.system.tries_again:
+        pytest.skip(f"{story.system} tries nothing again by itself")
     story.task(raising)
     story.put(attempts=3)
     outcomes = []
@@ -175,6 +181,97 @@ def test_attempts_that_are_left_are_the_systems_to_give(story):
         outcomes.append(story.run(job).outcome)
     assert [outcome in AGAIN for outcome in outcomes] == [True, True, False]
     assert outcomes[-1] == "failed"
+
+
+# self.retry
+
+
+def test_a_retry_is_one_transition_of_the_same_job(story):
+    def task(self, _payload):
+        try:
+            raise LookupError("not yet")
+        except LookupError as error:
+            raise self.retry(exc=error, countdown=0) from error
+
+    story.task(task)
+    story.put(attempts=3)
+    job = story.take()
+    ended = story.run(job)
+    assert ended.outcome in AGAIN
+    assert isinstance(raised(ended), Retry)
+    assert story.client.size(QUEUE).held == 0
+    (again,) = story.client.take(QUEUE, now=story.later())
+    if not story.client.live.carries_messages:  # whose messages count their retries themselves
+        assert (again.id, argument(again)["to"], again.extra) == (job.id, "a@example.com", job.extra)
+    if story.system.counts_attempts:
+        assert again.attempts == 1
+    assert len(story.system.jobs(story.server)) == 1
+
+
+def test_a_retry_with_other_arguments_changes_the_jobs_payload(story):
+    def task(self, payload):
+        raise self.retry(args=[{**payload, "to": "b@example.com"}], countdown=0)
+
+    story.task(task)
+    story.put(attempts=3)
+    job = story.take()
+    assert story.run(job).outcome in AGAIN
+    (again,) = story.client.take(QUEUE, now=story.later())
+    assert again.id == job.id or story.client.live.carries_messages
+    assert argument(again)["to"] == "b@example.com"
+
+
+def argument(job):
+    """What a task is called with."""
+    found = json.loads(job.payload)
+    if isinstance(found, dict) and "body" in found:  # a whole message
+        found = json.loads(base64.b64decode(found["body"]))[0]
+    return found[0] if isinstance(found, list) else found
+
+
+def test_without_an_attempt_left_a_retry_fails_the_job_as_celery_does_at_its_own_limit(story):
+    if not story.system.counts_attempts:
+        pytest.skip(f"{story.system} counts no attempts")
+
+    def with_error(self, _payload):
+        raise self.retry(exc=LookupError("not yet"), countdown=0, max_retries=None)
+
+    def without(self, _payload):
+        raise self.retry(countdown=0, max_retries=None)
+
+    for task, error in ((with_error, LookupError), (without, MaxRetriesExceededError)):
+        story.server.client().flushall()
+        told = Story(story.system, story.server, backend=f"redis://{story.server.host}:{story.server.port}/2")
+        told.task(task)
+        job_id = told.put(attempts=1)
+        ended = told.run()
+        assert ended.outcome == "failed"
+        assert isinstance(raised(ended), error)
+        assert told.app.AsyncResult(told.system.task_id(job_id)).state == "FAILURE"
+
+
+def test_celerys_own_limit_of_retries_raises_what_the_task_wanted_to_be_retried_for(story):
+    def task(self, _payload):
+        raise self.retry(exc=LookupError("not yet"), countdown=0, max_retries=0)
+
+    story.task(task)
+    story.put(attempts=1)
+    ended = story.run()
+    assert ended.outcome in ("failed", "removed")
+    assert isinstance(raised(ended), LookupError)
+
+
+def test_a_retry_in_another_queue_is_a_new_job_there_and_ends_the_old_one(story):
+    def task(self, _payload):
+        raise self.retry(args=[{"to": "b@example.com"}], queue="other", countdown=0)
+
+    story.task(task)
+    story.put(attempts=3)
+    assert story.run().outcome in ("completed", "removed")
+    assert story.client.size("other").waiting == 1
+
+
+# Rejects
 
 
 def test_a_reject_that_requeues_has_the_job_wait_as_before(story):
@@ -282,8 +379,8 @@ def test_progress_goes_to_both(told):
 
 
 def test_the_users_backend_sees_a_failure_when_no_attempt_is_left(told):
-    if 2 not in told.system.attempts:
-        pytest.skip(f"{told.system} gives no attempts by itself")
+    if not told.system.tries_again:
+        pytest.skip(f"{told.system} tries nothing again by itself")
     told.task(raising)
     job_id = told.put(attempts=2)
     result = told.app.AsyncResult(told.system.task_id(job_id))

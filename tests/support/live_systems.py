@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import redis
-from attrs import field, frozen
+from attrs import frozen
 from ferryman.compat.client import ForeignClient
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.job import Job
@@ -26,8 +25,9 @@ class LiveSystem:
 
     family: str
     prefix: str
-    attempts: Mapping[int, Mapping[str, Any]] = field(factory=dict)
-    """How often a job is to be tried -> the options of ``put`` that say so; without an entry it is not to be said."""
+    counts_attempts: bool
+    tries_again: bool
+    """Whether a task that has raised is tried again by itself, while attempts are left."""
 
     def __str__(self) -> str:
         return self.family
@@ -47,12 +47,14 @@ class LiveSystem:
         """A client of ours, which puts and takes without Celery."""
         return ForeignClient(self.live, server.client())
 
-    def put(self, client: ForeignClient[ForeignFamily], queue: str, payload: Any, attempts: int = 1, **more: Any) -> str:
+    def put(self, client: ForeignClient[ForeignFamily], queue: str, payload: Any, attempts: int = 1, **options: Any) -> str:
         """Puts a job as the original's producers do: a task named like its queue, with one argument."""
+        if self.counts_attempts:
+            options["attempts"] = attempts
         live = client.live
         if getattr(live, "arguments", "one") == "list":
             payload = [payload]
-        return client.put(queue, payload, name=queue if live.has_names else None, **self.attempts.get(attempts, {}), **more)
+        return client.put(queue, payload, name=queue if live.has_names else None, **options)
 
     def task_id(self, job_id: str) -> str:
         """The id that a job of the original's has as a task."""
@@ -78,10 +80,10 @@ def side_keys(client: redis.Redis) -> set[bytes]:
     return {key for key in client.scan_iter("ferryman:live:*", count=1000) if b":publisher:" not in key}
 
 
-ATTEMPTS = {
-    "kue": lambda n: {"attempts": n},
-    "bee": lambda n: {"attempts": n},
-}
+ATTEMPTS = ("kue", "kickq", "qless", "bee")
+"""The systems that count attempts, and whose ``put`` is told how many there may be."""
+FINAL = ("qless", "pjq", "kombu")
+"""The systems in which a task that raises is not tried again by itself."""
 
 
 def systems() -> list[LiveSystem]:
@@ -89,8 +91,7 @@ def systems() -> list[LiveSystem]:
     found = []
     for name in family_names():
         if name in PREFIXES and get_family(name).live(PREFIXES[name], "ferryman") is not None:
-            options = ATTEMPTS.get(name)
-            found.append(LiveSystem(name, PREFIXES[name], {n: options(n) for n in range(1, 6)} if options else {}))
+            found.append(LiveSystem(name, PREFIXES[name], name in ATTEMPTS, name not in FINAL))
     return found
 
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import weakref
 from functools import wraps
 from typing import Any
 
 from ..message import Message
 from . import foreign_retry, foreign_trace, outcomes
+from .end_flags import flags
 from .foreign_run import RUN, ForeignRun, HeldJob
 from .foreign_trace import Ended
 
 logger = logging.getLogger("ferryman.transport")
 
 MODULE = "celery.worker.request"
-GRACE = 2.0
-"""Seconds for which a job may be gone before its task is terminated: perhaps it has just ended, and that is on its way here."""
 
 _requests: weakref.WeakValueDictionary[tuple[str, str, str], Any] = weakref.WeakValueDictionary()
 """(consumer, queue, job id) -> the request that is this job."""
@@ -148,7 +146,7 @@ def _adopt(request: Any, message: Message) -> None:
     job = HeldJob.of(message.headers, message.properties) if settings.foreign is not None else None
     if job is None:
         return
-    run = ForeignRun(job, request.id, settings.address)
+    run = ForeignRun(job, request.id, settings.address, flags.take())
     request.ferryman_run = run
     request.ferryman_is_stopping = False
     request._request_dict["properties"] = {**message.properties, RUN: run}
@@ -169,6 +167,7 @@ def _settle(request: Any) -> None:
     """The job has ended: gives its place free."""
     if not request.acknowledged:
         request.acknowledged = True
+        request.ferryman_run.give_flag_back()
         request.message.settle()
 
 
@@ -195,14 +194,10 @@ def revoke_lost(consumer: str, queue: str, job_id: str) -> None:
     Called again and again, for as long as that is so. A task that has not begun is dropped.
     """
     request = _requests.get((consumer, queue, job_id))
-    if request is None or request.acknowledged:
-        return
-    now = time.monotonic()
-    since = request.__dict__.setdefault("ferryman_lost_at", now)
-    pool = getattr(request, "ferryman_pool", None)
-    if pool is not None and now - since < GRACE:
+    if request is None or request.acknowledged or request.ferryman_run.is_ending:
         return
     request.ferryman_run.lose()
+    pool = getattr(request, "ferryman_pool", None)
     if pool is None:
         request._announce_revoked("revoked", False, None, False)
         return

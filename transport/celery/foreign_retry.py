@@ -53,7 +53,7 @@ def take_over(headers: Mapping[str, Any], queue: str, encode: Callable[[], tuple
     if retrying is None:
         return False
     run = retrying.run
-    if headers.get("id") != run.task_id or queue != run.job.queue or run.outcome is not None:
+    if headers.get("id") != run.task_id or str(queue) != run.job.queue or run.outcome is not None:
         return False
     payload, extra = encode() if retrying.is_changed else (None, None)
     outcome = run.retry(retrying.delay_ms, retrying.failure, payload, extra)

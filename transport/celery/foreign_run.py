@@ -18,6 +18,7 @@ from attrs import frozen
 from ...schema.connection.address import Address
 from ...schema.connection.call import Call
 from ...schema.live import Failure, ForeignFamily, Outcome
+from .end_flags import flags
 from .end_link import ERRORS, EndLink, end_link
 
 T = TypeVar("T")
@@ -60,8 +61,8 @@ class HeldJob:
 class ForeignRun:
     """One run of one job."""
 
-    def __init__(self, job: HeldJob, task_id: str, address: Address) -> None:
-        """``address``: the server and keyspace that the job was taken from."""
+    def __init__(self, job: HeldJob, task_id: str, address: Address, flag: int | None = None) -> None:
+        """``address``: the server and keyspace that the job was taken from. ``flag``: of ``end_flags.flags``."""
         self.job = job
         self.task_id = task_id
         self.outcome: Outcome | None = None
@@ -71,10 +72,11 @@ class ForeignRun:
         self.is_running = False
         """Whether the task runs in this process, which may wait for a server that is away."""
         self._address = address
+        self._flag = flag
         self._app: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ForeignRun, (self.job, self.task_id, self._address)
+        return ForeignRun, (self.job, self.task_id, self._address, self._flag)
 
     def __repr__(self) -> str:
         return f"<ForeignRun {self.job}>"
@@ -89,6 +91,17 @@ class ForeignRun:
     def bind(self, app: Any) -> None:
         """Says whose tasks they are, before any end: the app knows how to connect."""
         self._app = app
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end has been written or is being written, in whichever process."""
+        return self.outcome is not None or (self._flag is not None and flags.is_set(self._flag))
+
+    def give_flag_back(self) -> None:
+        """The run is over, and nobody asks any more."""
+        flag, self._flag = self._flag, None
+        if flag is not None:
+            flags.give_back(flag)
 
     # Ends
 
@@ -157,6 +170,8 @@ class ForeignRun:
         """Writes an end, unless there is one. ``outcome_of`` reads the call's result."""
         if self.outcome is not None:
             return self.outcome
+        if self._flag is not None:
+            flags.set(self._flag)
         try:
             link = self._link()
             reply, is_repeated = link.run(build, link.lease if self.is_running else BRIEFLY)

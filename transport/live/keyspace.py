@@ -78,6 +78,12 @@ class ForeignKeyspace:
             calls.append(self.family.put(job))
         return calls
 
+    def replacement(self, queue: str, publication: Publication) -> tuple[bytes, bytes | None]:
+        """Payload and extra of the job that a message would become, for one that is tried again. Raises UsageError."""
+        found = content(publication.id, queue, {b"message": publication.message})
+        job = self.messages.new_job(queue, found, publication._replace(due_ms=None, delay_ms=None), "")
+        return job.payload, job.extra
+
     def content(self, queue: str, job: ForeignDelivery, consumer: str, tasks: Collection[str] | None) -> Content:
         """The message of a job just taken. Raises MalformedValue."""
         return self.messages.content(str(queue), job, consumer, tasks)

@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError
 
 from ...schema.errors import MalformedValue, PublishRefused
 from ...schema.native.routing import NO_HEADERS
+from ..celery.foreign_retry import take_over
 from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, NoRoute
 from ..message import content, is_task, publication
@@ -56,6 +57,8 @@ class Publisher:
 
         Raises NoRoute, BrokerFull, UsageError (a delay, a dedup key), and connection errors, after which it may be repeated.
         """
+        if self._is_retry(message, exchange, routing_key):
+            return
         properties = message["properties"]
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties), is_mandatory=is_mandatory)
         try:
@@ -63,6 +66,14 @@ class Publisher:
         except (*CONNECTION_ERRORS, OperationalError):
             setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
+
+    def _is_retry(self, message: Mapping[str, Any], exchange: str, routing_key: str) -> bool:
+        """Whether a task publishes itself once more that is a job of another system: that is a transition of this job."""
+        foreign = self._session.foreign
+        if foreign is None or exchange:
+            return False
+        headers = message.get("headers") or NO_HEADERS
+        return take_over(headers, routing_key, lambda: foreign.replacement(routing_key, publication("", message)))
 
     def prepare(
         self,
