@@ -93,9 +93,10 @@ class BeeLive(ForeignFamily):
     def put(self, job: NewJob, *, now: int | None = None) -> Call[str]:
         """As in ForeignFamily. ``options``, all with bee's own defaults:
 
-        ``attempts`` or ``retries`` (one less), ``backoff`` or ``retryDelay`` (ms), ``progressiveDelay``, ``ttl`` (ms for which
-        the job stays valid after its end), ``tags``, ``parent`` (id), ``depends`` or ``dependencies`` (ids),
-        ``dependenciesOnTags``, ``preferredHostname``. bee's own clients can't set the first four.
+        ``attempts`` or ``retries`` (one less); ``backoff``, ms, or ``{"type": …, "delay": ms}``, which all types but ``fixed``
+        multiply by the number of the retry; or ``retryDelay`` and ``progressiveDelay``; ``ttl``, ms for which the job stays valid
+        after its end; ``tags``; ``parent``, an id; ``depends`` or ``dependencies``, ids; ``dependenciesOnTags``;
+        ``preferredHostname``. bee's own clients can't set those of retries, nor ``ttl``.
         """
         job_id = str(uuid1()) if job.id is None else checked_id(job.id)
         args = (
@@ -276,8 +277,9 @@ def text_for(failure: Failure) -> bytes:
 
 
 def _taken(queue: str, reply: Any) -> Taken:
-    now, event, *jobs = reply
-    return Taken(True, now, event, tuple(_delivery(queue, *job) for job in jobs))
+    now, event, unknown, *jobs = reply
+    deliveries = tuple(_delivery(queue, *job) for job in jobs)
+    return Taken(True, now, event, deliveries, unknown=tuple(map(to_text, unknown)))
 
 
 def _delivery(

@@ -16,13 +16,12 @@ from .keys import OPTIONS
 
 _NAMES = {
     **dict.fromkeys(("attempts", "retries"), "retries"),
-    **dict.fromkeys(("backoff", "retryDelay"), "retryDelay"),
     **dict.fromkeys(("depends", "dependencies"), "dependencies"),
-    **{name: name for name in ("progressiveDelay", "ttl", "dependenciesOnTags", "preferredHostname")},
+    **{name: name for name in ("retryDelay", "progressiveDelay", "ttl", "dependenciesOnTags", "preferredHostname")},
 }
-"""Of each option that ``put`` takes, the name of bee's own. The others are no options for bee: tags, parent."""
+"""Of each option that ``put`` takes, the name of bee's own. The others are none, or more than one."""
 
-_OTHERS = ("tags", "parent")
+_OTHERS = ("backoff", "tags", "parent")
 
 
 def checked_id(job_id: str) -> str:
@@ -54,16 +53,26 @@ def options_of(job: NewJob) -> bytes:
     if job.priority is not None:
         options["priority"] = _number("priority", job.priority)
     for name, value in job.options.items():
-        if name in _OTHERS:
-            continue
-        if name not in _NAMES:
+        if name not in _NAMES and name not in _OTHERS:
             known = ", ".join(sorted([*_NAMES, *_OTHERS]))
             raise UsageError(f"bee has no option {name!r} for a job; it has {known}")
-        if value is not None:
+        if name == "backoff":
+            options.update(_backoff(value))
+        elif name in _NAMES and value is not None:
             options[_NAMES[name]] = _option(name, value)
     if options["dependenciesOnTags"] and not job.options.get("tags"):
         raise UsageError("dependenciesOnTags lets a job wait for those that have its tags: give it tags")
     return _encoded("options", options)
+
+
+def _backoff(value: Any) -> Mapping[str, Any]:
+    """Options for a backoff: a delay in ms, or one with a type, of which all but ``fixed`` grow with each retry."""
+    if value is None or isinstance(value, bool):
+        return {}
+    if not isinstance(value, Mapping):
+        return {"retryDelay": _number("backoff", value, least=0)}
+    delay = value.get("delay", OPTIONS["retryDelay"])
+    return {"retryDelay": _number("backoff's delay", delay, least=0), "progressiveDelay": value.get("type", "fixed") != "fixed"}
 
 
 def _option(name: str, value: Any) -> Any:
@@ -74,7 +83,7 @@ def _option(name: str, value: Any) -> Any:
             return _whole(name, value, least=0)
         case "ttl":
             return _whole(name, value, least=1)
-        case "backoff" | "retryDelay":
+        case "retryDelay":
             return _number(name, value, least=0)
         case "depends" | "dependencies":
             if isinstance(value, str) or not all(isinstance(each, str) for each in value):

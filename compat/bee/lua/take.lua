@@ -12,7 +12,7 @@
 -- ARGV[7]   '' for jobs of all tasks, else how many names of tasks follow
 -- ARGV[8]   '1' if jobs are hashed: who has the hash of another job becomes its duplicate, and is not run
 -- ARGV[9…]  the names of tasks
--- Result    {now, when to take again, and for each job
+-- Result    {now, when to take again, {tasks of some jobs that were passed over}, and for each job
 --           {id, score, data, Celery's part, times popped, retries, most retries, priority}}
 --
 -- Of what stands in the queue, members without a record and jobs that have ended already are removed; a job whose data Lua can't
@@ -23,6 +23,13 @@ local lease, space, hashing = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[8] == '
 local waiting, worker = set_of('queue', queue), HIVE .. ':' .. queue
 
 local SHORT = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t'}
+
+-- Longest data that is hashed, bytes, and longest of a job that ended which is compared: it takes the server some milliseconds.
+local MOST_HASHED = 65536
+local MOST_COMPARED = 4096
+
+-- So many tasks that the consumer does not know are named.
+local MOST_UNKNOWN = 10
 
 local ENDED = {completed = true, failed = true, duplicate = true, canceled = true, expired = true}
 
@@ -95,22 +102,31 @@ local function hash_of(data)
 end
 
 -- Whether bees give jobs of this queue that hash. What they do stands in the jobs that ended last, without those that Celery made.
-local function uses_hashes()
-  if not hashing then
-    return false
-  end
+local function look_for_hashes()
   local seen, has_hash = false, false
   for _, id in ipairs(call('ZREVRANGE', set_of('expires', queue), 0, 7)) do
-    local found = attempt('HMGET', record_of(id), 'jid', 'data', 'hash', 'ferryman')
-    local data = found and found[1] and not found[4] and decoded(found[2])
-    if data then
-      if found[3] and found[3] ~= hash_of(data) then
-        return false
+    local found = attempt('HMGET', record_of(id), 'jid', 'hash', 'ferryman')
+    if found and found[1] and not found[3] then
+      local hash = found[2]
+      if hash and call('HSTRLEN', record_of(id), 'data') <= MOST_COMPARED then
+        local data = decoded(call('HGET', record_of(id), 'data'))
+        if data == nil or hash_of(data) ~= hash then
+          return false
+        end
       end
-      seen, has_hash = true, has_hash or found[3]
+      seen, has_hash = true, has_hash or hash
     end
   end
   return has_hash or not seen
+end
+
+local hashes
+
+local function uses_hashes()
+  if hashes == nil then
+    hashes = hashing and look_for_hashes()
+  end
+  return hashes
 end
 
 -- What Celery knows of a job; nil for one that Celery has not made.
@@ -132,8 +148,9 @@ local function is_wanted(part)
   return false
 end
 
--- What a take needs of a job, but its data; nil for what is to be passed over. The second result: whether it is to leave the queue.
-local function read_job(id)
+-- What a take needs of a job, but its data; nil for what is to be passed over. The second result: whether it is to leave the queue;
+-- the third: the task of one that the consumer does not know.
+local function read_job(id, score)
   local record = record_of(id)
   local found = attempt('HMGET', record, 'jid', 'queue', 'status', 'options', 'history', 'retries', 'hash', 'ferryman')
   if not found then
@@ -148,10 +165,11 @@ local function read_job(id)
   end
   local part = celery_part(found[8])
   if not is_wanted(part) then
-    return nil
+    return nil, false, part and type(part.task) == 'string' and part.task or queue
   end
   local job = {
-    id = id, options = options_of(found[4]), retries = found[6] or '0', hash = found[7], part = part and found[8] or '', popped = 1
+    id = id, score = score, options = options_of(found[4]), retries = found[6] or '0', hash = found[7],
+    part = part and found[8] or '', popped = 1
   }
   for _, event in ipairs(history) do
     job.popped = job.popped + (type(event) == 'table' and event.event == 'popped' and 1 or 0)
@@ -205,48 +223,61 @@ local function share(now)
   return bees > 0 and math.min(room, math.ceil(queued / bees)) or room
 end
 
--- Takes jobs from the head of the queue. Returns them, and whether it has stopped before there was no room or no job.
+-- Gives the consumer a job, unless it can't be run or becomes a duplicate. What the reply has of it, or nil.
+local function deliver(now, job)
+  job.data = call('HGET', record_of(job.id), 'data')
+  if not job.data or not encoded_again(job.data) then
+    fail(now, queue, job.id, job.options, 'its data is not JSON that bee can read')
+    call('ZREM', waiting, job.id)
+    return nil
+  end
+  local joins = not job.hash and #job.data <= MOST_HASHED and uses_hashes()
+  pop(now, job)
+  if joins and join(now, job) then
+    return nil
+  end
+  return {
+    job.id, job.score, job.data, job.part, job.popped, job.retries, number_or_none(job.options.retries),
+    number_or_none(job.options.priority)
+  }
+end
+
+-- Takes jobs from the head of the queue. Returns them, tasks of jobs that were passed over, and whether it has stopped before there
+-- was no room or no job.
 local function take_jobs(now)
-  local taken, from, looked, used = {}, 0, 0, 0
-  local most, hashes = share(now), nil
+  local taken, unknown, from, looked, passed, used = {}, {}, 0, 0, 0, 0
+  local most = share(now)
   while #taken < most and looked < MAX_PER_CALL do
     local heads = call('ZRANGE', waiting, from, from + 99, 'WITHSCORES')
     if #heads == 0 then
-      return taken, false
+      return taken, unknown, false
     end
     for i = 1, #heads, 2 do
-      local id, score = heads[i], heads[i + 1]
-      local job, leaves = read_job(id)
+      local job, leaves, task = read_job(heads[i], heads[i + 1])
       looked = looked + 1
       if leaves then
-        call('ZREM', waiting, id)
+        call('ZREM', waiting, heads[i])
       elseif not job then
-        from = from + 1
-      elseif #taken > 0 and used + job.bytes > space then
-        return taken, true
-      else
-        job.data = call('HGET', record_of(id), 'data')
-        if not job.data or not encoded_again(job.data) then
-          fail(now, queue, id, job.options, 'its data is not JSON that bee can read')
-          call('ZREM', waiting, id)
-        else
-          if hashes == nil then
-            hashes = uses_hashes()
-          end
-          pop(now, job)
-          if job.hash or not hashes or not join(now, job) then
-            used = used + job.bytes
-            append(taken, {id, score, job.data, job.part, job.popped, job.retries, number_or_none(job.options.retries),
-              number_or_none(job.options.priority)})
-          end
+        from, passed = from + 1, passed + 1
+        if task and #unknown < MOST_UNKNOWN then
+          append(unknown, task)
         end
+      elseif #taken > 0 and used + job.bytes > space then
+        return taken, unknown, true
+      else
+        append(taken, deliver(now, job))
+        used = used + job.bytes
       end
       if #taken >= most or looked >= MAX_PER_CALL then
         break
       end
     end
+    if passed == looked and looked == MAX_PER_CALL / 2 then
+      -- Jobs of others stand before all: what is behind them gets its turn by chance.
+      from = from + now * 7919 % math.max(1, call('ZCARD', waiting) - from)
+    end
   end
-  return taken, looked >= MAX_PER_CALL and from < looked
+  return taken, unknown, looked >= MAX_PER_CALL and passed < looked
 end
 
 -- When this consumer should take again, if nothing wakes it.
@@ -270,12 +301,12 @@ return reply_of(function()
   beat(now, queue)
   local more = run_timers(now, queue, MAX_PER_CALL)
   end_leases(now, queue, MAX_PER_CALL)
-  local taken, is_cut = {}, false
+  local taken, unknown, is_cut = {}, {}, false
   if room > 0 then
-    taken, is_cut = take_jobs(now)
+    taken, unknown, is_cut = take_jobs(now)
   end
   local event = (more or is_cut) and now or next_event(now, #taken >= room)
-  local reply = {now, event}
+  local reply = {now, event, unknown}
   for _, job in ipairs(taken) do
     append(reply, job)
   end
