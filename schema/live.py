@@ -175,6 +175,8 @@ class ForeignFamily(ABC):
     """Whether the system can hold a job until its time."""
     has_names: ClassVar[bool] = False
     """Whether jobs have a name of their own beside the queue's."""
+    takes_ids: ClassVar[bool] = False
+    """Whether a job is given the id of its task (``NewJob.id``); ``put`` makes another of it where a job has that already."""
     arguments: ClassVar[Literal["one", "list", "object"]] = "one"
     """What a payload is to a task: its one positional argument; the list of them (bee); one, which must be an object (pjq)."""
     longest_lease_ms: ClassVar[int | None] = None

@@ -64,6 +64,7 @@ class QlessLive(ForeignFamily):
     priority_direction: ClassVar[Literal[-1, 0, 1]] = -1
     can_delay: ClassVar[bool] = True
     has_names: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
 
     def __init__(self, prefix: str = PREFIX, side_prefix: str = DEFAULT_PREFIX, core: Core = "") -> None:
         if prefix != PREFIX:

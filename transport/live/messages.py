@@ -98,6 +98,7 @@ class JobMessages:
             extra=_extra(task, found, embed),
             priority=priority,
             delay_ms=_delay_ms(publication),
+            id=self._id(found.headers.get("id")),
             publication=number,
             options=mapped.options,
         )
@@ -139,6 +140,10 @@ class JobMessages:
             return None
         task, args, kwargs = value["task"], value["args"], value["kwargs"]
         return value if isinstance(task, str) and isinstance(args, list) and isinstance(kwargs, dict) else None
+
+    def _id(self, task_id: Any) -> str | None:
+        """The id to give to a task's job; None: as the system makes them."""
+        return task_id if self.family.takes_ids and isinstance(task_id, str) and task_id else None
 
     def _priority(self, given: Any) -> float | None:
         """Celery's priority as the system's own number; None for the system's default."""
