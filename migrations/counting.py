@@ -8,18 +8,21 @@ for. Only reads. Called by the Spark streams and ``ferryman metrics``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import redis
 
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
-from ..schema.family import Command, CountQuery
+from ..schema.family import Command
 from ..schema.job import State
+from ..schema.waits import Waits
 from .probes import clock_ms
 from .queues import QueueStatus
+
+T = TypeVar("T")
 
 SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 """Addresses of one server, which any command may be sent to."""
@@ -33,7 +36,8 @@ def is_countable(address: Address) -> bool:
 def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
     """The moment, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
 
-    The moment is the server's own if none is given. A status tells states alone. ``overrides`` go to redis-py's connection.
+    The moment is the server's own if none is given. A status tells priorities and ages where ``KeyFamily.waits`` does.
+    ``overrides`` go to redis-py's connection.
     Raises ServerError naming the address.
     """
     if not is_countable(address):
@@ -41,19 +45,28 @@ def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> t
     with open_client(address, **overrides) as client, open_pipeline(client) as pipe:
         now_ms = clock_ms(client) if now_ms is None else now_ms
         query = address.key_family.count(address.prefix, now_ms)
-        counted = _counted(pipe, query) if query is not None else {}
-    return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
+        counted: Mapping[str, Counter[State]] = answer(pipe, query) if query is not None else {}
+        waits_query = address.key_family.waits(address.prefix, counted)
+        waits: Mapping[str, Mapping[str, Waits]] = answer(pipe, waits_query) if waits_query is not None else {}
+    return now_ms, [_status(queue, states, waits.get(queue, {}), now_ms) for queue, states in sorted(counted.items())]
 
 
-def _counted(pipe: PipelineConnection, query: CountQuery) -> Mapping[str, Counter[State]]:
-    """Sends what the family wants to know, until it knows enough."""
-    commands = next(query)
+def _status(queue: str, states: Counter[State], waits: Mapping[str, Waits], now_ms: int) -> QueueStatus:
+    ages = [now_ms - each.since_ms for each in waits.values() if each.since_ms is not None]
+    priorities = Counter({priority: each.number for priority, each in waits.items()})
+    return QueueStatus(queue, states, max(ages, default=None), priorities=priorities)
+
+
+def answer(pipe: PipelineConnection, query: Generator[Sequence[Command], Sequence[Any], T]) -> T:
+    """Sends what a family wants to know, until it knows enough."""
+    replies: Sequence[Any] | None = None
     while True:
         try:
-            commands = query.send(_replies(pipe, commands))
+            commands = next(query) if replies is None else query.send(replies)
         except StopIteration as end:
-            found: Mapping[str, Counter[State]] = end.value
+            found: T = end.value
             return found
+        replies = _replies(pipe, commands)
 
 
 def _replies(pipe: PipelineConnection, commands: Sequence[Command]) -> list[Any]:

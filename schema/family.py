@@ -26,8 +26,10 @@ from .keys import hash_tag
 from .prefilter import Prefilter
 from .rule import Finding, Rule, check_job
 from .sampling import UNSHARDED, Shard
+from .state_index import StateIndexQuery
 from .text import to_bytes
 from .totals import Totals
+from .waits import WaitsQuery
 
 if TYPE_CHECKING:
     from .columnar.batch_prefilter import BatchPrefilter
@@ -205,6 +207,20 @@ class KeyFamily(ABC):
 
         Yields lists of commands that read one key each and take no time, and is sent their replies, None for one about a key
         that has a wrong type. Returns the states by queue. For looks every few seconds, so never more than a few rounds.
+        """
+        return None
+
+    def waits(self, prefix: str, queues: Iterable[str]) -> WaitsQuery | None:
+        """How many jobs of these queues wait with each priority, and since when the first does; None where only the jobs tell.
+
+        Nothing of a queue with more than MOST_PRIORITIES. Yields commands as ``count`` does.
+        """
+        return None
+
+    def state_indexes(self, prefix: str, queue: str, state: State) -> StateIndexQuery | None:
+        """The keys in which the queue's jobs of this state stand; none of a state that the family does not know.
+
+        None where the family has no such keys: only who reads all jobs finds these. Yields commands as ``count`` does.
         """
         return None
 

@@ -18,6 +18,7 @@ from .keys import prefixes, version
 from .live import BeeLive
 from .related_keys import related_keys
 from .rules import RULES
+from .state_indexes import state_indexes
 from .view import REFERENCE_ROLES
 
 
@@ -41,6 +42,7 @@ class Bee(KeyFamily):
     back_references = staticmethod(reader.back_references)
     consumers = staticmethod(workers.consumers)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)
     finish = staticmethod(writer.finish)

@@ -16,6 +16,7 @@ from .keys import PREFIX_FINDER, version
 from .live import KickqLive
 from .related_keys import count_checks, related_keys
 from .rules import RULES
+from .state_indexes import state_indexes
 
 
 class Kickq(KeyFamily):
@@ -35,6 +36,7 @@ class Kickq(KeyFamily):
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     count_checks = staticmethod(count_checks)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)

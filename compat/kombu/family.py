@@ -11,13 +11,14 @@ from typing import Any
 
 from ...schema.fact import Entry, Fact
 from ...schema.family import Command, KeyFamily, Keyspace, Target
-from ...schema.job import Job
+from ...schema.job import Job, State
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding
 from ...schema.sampling import UNSHARDED, Shard
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer
-from .keys import DEFAULT_QUEUE, PARAMETERS, PREFIX_FINDER, USUAL, Settings
+from .keys import DEFAULT_QUEUE, PARAMETERS, PREFIX_FINDER, USUAL, Settings, bucket_key
 from .live import KombuLive
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
@@ -82,6 +83,13 @@ class Kombu(KeyFamily):
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("bound", ())
+
+    def state_indexes(self, prefix: str, queue: str, state: State) -> StateIndexQuery | None:
+        # What consumers hold, of all queues, stands in one hash.
+        if state is not State.WAITING:
+            return None
+        buckets = (bucket_key(prefix, queue, step, self.settings) for step in self.settings.steps)
+        return known([StateIndex(bucket, "list", runs_from_tail=True, has_records=True) for bucket in buckets])
 
     def incompatibilities(self, job: Job) -> Iterator[Finding]:
         return writer.incompatibilities(job, self.settings)

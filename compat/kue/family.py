@@ -23,6 +23,7 @@ from .live import KueLive
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
+from .state_indexes import state_indexes
 from .view import view_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Kue(KeyFamily):
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)
     count = staticmethod(counts.count)
+    waits = staticmethod(counts.waits)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     count_checks = staticmethod(count_checks)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)

@@ -16,6 +16,7 @@ from .keys import PREFIX_FINDER, version
 from .live import PjqLive
 from .related_keys import related_keys
 from .rules import RULES
+from .state_indexes import state_indexes
 
 
 class Pjq(KeyFamily):
@@ -40,6 +41,7 @@ class Pjq(KeyFamily):
     describe = staticmethod(reader.describe)
     consumers = staticmethod(workers.alive)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)
     finish = staticmethod(writer.finish)

@@ -18,6 +18,7 @@ from .keys import PREFIX_FINDER, UNPREFIXED, version
 from .live import Core, QlessLive, parse_core
 from .related_keys import related_keys
 from .rules import RULES
+from .state_indexes import state_indexes
 
 
 class Qless(KeyFamily):
@@ -43,6 +44,7 @@ class Qless(KeyFamily):
     describe = staticmethod(reader.describe)
     back_references = staticmethod(reader.back_references)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)
     finish = staticmethod(writer.finish)

@@ -40,6 +40,13 @@ class ForbiddenKey(Forbidden):
     """The user may call the command, but not with these keys."""
 
 
+def is_forbidden(error: BaseException) -> bool:
+    """Whether this error, or what it was raised from, says that the user lacks a right."""
+    return isinstance(error, redis.exceptions.NoPermissionError) or isinstance(
+        error.__cause__, redis.exceptions.NoPermissionError
+    )
+
+
 def explained(error: Any, words: Sequence[Word] = (), script: str | None = None) -> Any:
     """An error reply that says what is missing, if it is about rights; anything else as it is.
 

@@ -24,6 +24,7 @@ from .prefilter import NativePrefilter
 from .record import NAME
 from .related_keys import count_checks, related_keys
 from .rules import RULES
+from .state_indexes import state_indexes
 
 if TYPE_CHECKING:
     from ..columnar.batch_prefilter import BatchPrefilter
@@ -50,6 +51,7 @@ class Native(KeyFamily):
     has_twin = staticmethod(reader.has_twin)
     count = staticmethod(counts.count)
     related_keys = staticmethod(related_keys)
+    state_indexes = staticmethod(state_indexes)
     count_checks = staticmethod(count_checks)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)

@@ -1,0 +1,218 @@
+"""Pages: the jobs of a queue that are in one state, a page at a time, for what the page costs, however many jobs there are.
+
+An index tells which jobs come next (``KeyFamily.state_indexes``), and then each of them is read by all keys that speak of it, at
+one moment (``atomic_read.py``). A job that stands in no index is on no page: that is what audits are for. Only reads. Called by
+``ferryman jobs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline, pairs
+from ..schema.errors import UsageError
+from ..schema.fact import Entry, Fact, Subject
+from ..schema.family import Keyspace
+from ..schema.job import Job, State
+from ..schema.key_refs import KeyRef
+from ..schema.state_index import StateIndex
+from ..schema.totals import Totals
+from .atomic_read import AtomicReader, open_reader
+from .counting import SERVERS, answer, count
+from .probes import clock_ms
+from .subjects import SubjectBuilder
+
+SLICE = 500
+"""Most items of an index that are looked at in one round."""
+MOST_LOOKED_AT = 20_000
+"""Items of indexes after which a page ends, full or not: those of other states and queues, which it leaves out, count too."""
+
+
+@frozen
+class Cursor:
+    """Where the next page begins."""
+
+    index: int = 0
+    """Which of the indexes."""
+    offset: int = 0
+    """Items of it that are left out; for a set, the cursor of SSCAN."""
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """The cursor behind ``str``. Raises UsageError."""
+        index, _, offset = text.partition("-")
+        if not (index.isascii() and index.isdigit() and offset.isascii() and offset.isdigit()):
+            raise UsageError(f"{text!r} is no cursor; give the one that the page before has named")
+        return cls(int(index), int(offset))
+
+    def __str__(self) -> str:
+        return f"{self.index}-{self.offset}"
+
+
+@frozen
+class Page:
+    """Some jobs, and where the next ones are; None: there are no more."""
+
+    jobs: tuple[Job, ...]
+    next: Cursor | None = field(default=None)
+
+
+def page(
+    address: Address,
+    queue: str,
+    state: State,
+    limit: int,
+    after: Cursor = Cursor(),
+    *,
+    newest: bool = False,
+    now_ms: int | None = None,
+) -> Page | None:
+    """Up to ``limit`` jobs in the order of their runs, or from the other end; None where all jobs must be read for that.
+
+    Positions shift while jobs come and go, so a job may be on two pages in a row, or on none, as in any such listing.
+    ``now_ms``: the server's clock if none is given. Raises ServerError naming the address.
+    """
+    if address.kind not in SERVERS:
+        return None
+    query = address.key_family.state_indexes(address.prefix, queue, state)
+    if query is None:
+        return None
+    with open_client(address) as client, open_pipeline(client) as pipe, open_reader(address) as reader:
+        now_ms = clock_ms(client) if now_ms is None else now_ms
+        indexes = answer(pipe, query)
+        pages = _Pages(pipe, reader, Keyspace(address.key_family, address.prefix, now_ms), queue, state, newest)
+        return pages.read(indexes, limit, after)
+
+
+@frozen
+class _Pages:
+    """What pages of one listing have in common."""
+
+    pipe: PipelineConnection
+    reader: AtomicReader
+    keyspace: Keyspace
+    queue: str
+    state: State
+    newest: bool
+
+    def read(self, indexes: Sequence[StateIndex], limit: int, after: Cursor) -> Page:
+        """Goes on where a cursor says until the page is full."""
+        if self.newest:
+            indexes = indexes[::-1]
+        jobs: list[Job] = []
+        looked_at, at = 0, after
+        while at.index < len(indexes) and len(jobs) < limit and looked_at < MOST_LOOKED_AT:
+            entries, offset = self._slice(indexes[at.index], at.offset, min(SLICE, limit - len(jobs)))
+            looked_at += len(entries)
+            jobs += self._jobs(entries, has_records=indexes[at.index].has_records)
+            at = Cursor(at.index, offset) if offset else Cursor(at.index + 1)
+        return Page(tuple(jobs), at if at.index < len(indexes) else None)
+
+    def _slice(self, index: StateIndex, offset: int, number: int) -> tuple[list[Entry], int]:
+        """The next items of an index, each as an entry of its own, and the offset behind them; 0 at the end."""
+        if index.redis_type == "set":
+            cursor, members = self.pipe.ask("SSCAN", index.key, offset, "COUNT", number)
+            return [Entry(index.key, "set", [member]) for member in members], int(cursor)
+        from_tail = index.runs_from_tail != self.newest
+        items = self._items(index, offset, offset + number - 1, from_tail=from_tail)
+        size = int(self.pipe.ask("ZCARD" if index.redis_type == "zset" else "LLEN", index.key))
+        entries = []
+        for at, item in enumerate(items, offset):
+            entries.append(Entry(index.key, index.redis_type, [item], offset=max(size - 1 - at, 0) if from_tail else at))
+        return entries, offset + number if len(items) == number else 0
+
+    def _items(self, index: StateIndex, first: int, last: int, *, from_tail: bool) -> list[Any]:
+        if index.redis_type == "zset":
+            reply = self.pipe.ask("ZREVRANGE" if from_tail else "ZRANGE", index.key, first, last, "WITHSCORES")
+            return [(member, float(score)) for member, score in pairs(reply)]
+        if from_tail:
+            return list(reversed(self.pipe.ask("LRANGE", index.key, -1 - last, -1 - first)))
+        return list(self.pipe.ask("LRANGE", index.key, first, last))
+
+    def _jobs(self, entries: Sequence[Entry], *, has_records: bool) -> Iterator[Job]:
+        """The jobs that these items name, in their order, without those that are elsewhere by now."""
+        family, prefix = self.keyspace.family, self.keyspace.prefix
+        named = [_subject(family.facts(entry, prefix)) for entry in entries]
+        subjects = [subject for subject in named if subject is not None]
+        subjects, others = (subjects, []) if has_records else self._read(subjects)
+        keyspace = self._with_totals(subjects, others)
+        for subject in subjects:
+            job = family.read(subject, keyspace)
+            if job is not None and job.state is self.state and job.queue == self.queue:
+                yield job
+
+    def _read(self, subjects: Sequence[Subject]) -> tuple[list[Subject], list[Fact]]:
+        """What all keys say of these jobs, and of the keyspace beside."""
+        family = self.keyspace.family
+        found = {_name(subject): subject for subject in subjects}
+        asked: dict[tuple[str, str], set[KeyRef]] = {name: set() for name in found}
+        others: list[Fact] = []
+        # Which keys are related may be known only when the record is read.
+        for _ in range(2):
+            keyspace = self._with_totals(found.values(), others)
+            refs = {name: set(family.related_keys(found[name], keyspace)) for name in asked}
+            names = [name for name, those in refs.items() if those - asked[name]]
+            asked |= {name: refs[name] for name in names}
+            for name, entries in zip(names, self.reader.read([list(refs[name]) for name in names]), strict=True):
+                if entries is not None:
+                    builder = SubjectBuilder(family)
+                    for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, keyspace.prefix)):
+                        builder.add(fact)
+                        others += [fact] if fact.job_id is None else []
+                    found |= {_name(subject): subject for subject in builder.subjects() if _name(subject) == name}
+        return list(found.values()), others
+
+    def _with_totals(self, subjects: Iterable[Subject], others: Iterable[Fact]) -> Keyspace:
+        """The keyspace as far as these jobs and other facts tell of it."""
+        keyspace = evolve(self.keyspace, totals=Totals())
+        for fact in (*(fact for subject in subjects for fact in subject.facts), *others):
+            keyspace.family.tally(fact, keyspace.totals)
+        return keyspace
+
+
+def _name(subject: Subject) -> tuple[str, str]:
+    return subject.scope, subject.job_id
+
+
+def _subject(facts: Iterator[Fact]) -> Subject | None:
+    """The job that an item of an index names; None for an item that names none."""
+    found = [fact for fact in facts if fact.job_id is not None]
+    return Subject(found[0].job_id or "", found[0].scope, tuple(found)) if found else None
+
+
+@frozen
+class Head:
+    """The first jobs of a listing, and how many more there are."""
+
+    jobs: tuple[Job, ...]
+    more: int
+
+
+def head(address: Address, limit: int, queue: str | None = None, state: State | None = None, *, now_ms: int) -> Head | None:
+    """The first jobs by queue and state, of one queue and in one state if they are given; None where all must be read for that.
+
+    Damaged jobs that stand in no index are not among them. Raises ServerError.
+    """
+    counted = None if state is State.UNKNOWN else count(address, now_ms)
+    if counted is None or not counted[1]:  # who reads all finds out what is there instead
+        return None
+    jobs: list[Job] = []
+    total = 0
+    for status in counted[1]:
+        if queue not in (None, status.queue):
+            continue
+        for each in State if state is None else (state,):
+            if each is State.UNKNOWN:
+                continue
+            total += status.states[each]
+            if len(jobs) < limit:
+                found = page(address, status.queue, each, limit - len(jobs), now_ms=now_ms)
+                if found is None:
+                    return None
+                jobs += found.jobs
+    return Head(tuple(jobs), max(0, total - len(jobs)))
