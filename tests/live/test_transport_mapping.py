@@ -124,8 +124,7 @@ def test_a_name_of_a_jobs_own_is_mapped():
 
 
 def test_a_function_of_the_users_reads_and_writes_payloads():
-    (name,) = [name for name in (f"{__name__}:split",)]
-    given = messages("kue", parse(f"[queue.mail]\nargs = '{name}'\n"))
+    given = messages("kue", parse(f"[queue.mail]\nargs = '{__name__}:split'\n"))
     assert call(delivered(given, "mail", {"first": 1, "rest": 2})) == ("mail", [1], {"rest": 2})
     assert json.loads(published(given, "mail", "mail", [1], {"rest": 2}).payload) == {"first": 1, "rest": 2}
     with pytest.raises(MalformedValue, match="the mapping's function can't read its payload: KeyError"):
