@@ -24,6 +24,9 @@ return reply_of(function()
   end
   if ARGV[5] == '1' and #ids < limit then
     end_lease(queue, consumer)
+    if #served_queues() == 0 then
+      call('DEL', SIDE .. 'unlisted') -- timers.lua has begun it; nobody goes on with it
+    end
   end
   return #ids
 end)

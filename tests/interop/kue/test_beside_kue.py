@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 from ferryman.compat.kue.client import KueClient
 from ferryman.schema.job import State
-from ferryman.schema.live import ForeignDelivery
 
 from ...support.dumps import dump, findings
 from ...support.servers import Server
 from .driver import SECONDS, Kue
+from .waits import awaited, take
 
 NOW = 4_000_000_000_000
 """A moment after all that is delayed."""
@@ -32,21 +31,6 @@ def kue(server: Server) -> Iterator[Kue]:
 def ours(client: redis.Redis) -> Iterator[KueClient]:
     with KueClient(client) as consumer:
         yield consumer
-
-
-def awaited(look: Callable[[], Any]) -> Any:
-    """What a look finds as soon as it finds something."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.002)
-    raise TimeoutError("it has not come")
-
-
-def take(ours: KueClient, queue: str, **options: Any) -> ForeignDelivery:
-    job: ForeignDelivery = awaited(lambda: ours.take(queue, **options))[0]
-    return job
 
 
 def side_keys(client: redis.Redis) -> list[bytes]:
