@@ -8,6 +8,7 @@ consumer, for each thread.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -30,11 +31,16 @@ LEASE = 30_000
 
 
 def to_json(value: Any) -> bytes:
-    """A value as JSON text, as JavaScript would write it: no spaces, no escapes that need not be.
+    """A value as JSON text, as JavaScript would write it: no spaces, and no escapes but those that must be.
 
     Raises ValueError for NaN and infinity, TypeError for what JSON has no form for.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What has no form in UTF-8."""
 
 
 class ForeignClient(Generic[L]):

@@ -179,6 +179,9 @@ local function enter(job, state, now, score)
     call('ZREM', by_state(old), member)
     call('ZREM', by_type(job.type, old), member)
   end
+  if old == 'active' and era() < V0_9 then
+    call('HDEL', job_key(job.id), 'started_at', 'workerId') -- those versions know no such fields
+  end
   job.state = state
   if state == 'inactive' then
     call('LPUSH', tokens_of(job.type), '1')

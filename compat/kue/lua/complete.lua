@@ -17,9 +17,6 @@ local function complete(job, now, result, is_kept)
   if is_kept and era() >= V0_8 then
     call('HSET', key, 'result', result)
   end
-  if era() < V0_9 then
-    call('HDEL', key, 'started_at', 'workerId') -- no fields of those versions
-  end
   enter(job, 'complete', now)
   if era() >= V0_8 then
     count_attempt(job)

@@ -29,9 +29,6 @@ return reply_of(function()
   if ARGV[10] ~= '' then
     call('HSET', job_key(id), 'ferryman', ARGV[10])
   end
-  if era() < V0_9 then
-    call('HDEL', job_key(id), 'started_at', 'workerId') -- no fields of those versions
-  end
   local state = fail_attempt(job, now, ARGV[5], ARGV[6], {is_final = ARGV[7] == '1', delay = tonumber(ARGV[8])})
   let_go(queue, id, state == 'failed')
   return OUTCOMES[state]
