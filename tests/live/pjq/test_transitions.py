@@ -437,7 +437,7 @@ def test_jobs_that_are_given_back_run_next_in_their_order(pjq: PjqClient, client
 
 @pytest.mark.parametrize("by", ["take", "timers", "program"])
 def test_jobs_of_a_lost_consumer_run_next_in_their_order(pjq: PjqClient, client: redis.Redis, program: Program, by: str) -> None:
-    put_all(pjq, "a", "b", "c", "d")
+    put_all(pjq, "z", "m", "a", "d")
     pjq.take(QUEUE, 3, now=NOW)
     pjq.heartbeat(QUEUE, now=LATER)
     late = LATER + 9_001
@@ -451,7 +451,7 @@ def test_jobs_of_a_lost_consumer_run_next_in_their_order(pjq: PjqClient, client:
             program.now_ms = late
             run(program._tend(QUEUE))
     taken = other.take(QUEUE, 9, now=late)
-    assert [(each.id, each.deliveries) for each in taken] == [("a", 2), ("b", 2), ("c", 2), ("d", 1)]
+    assert [(each.id, each.deliveries) for each in taken] == [("z", 2), ("m", 2), ("a", 2), ("d", 1)]
     for each in taken:
         other.complete(each, now=late)
     pjq.close(now=late)
@@ -476,6 +476,33 @@ def test_a_consumer_that_has_lapsed_is_told_so(pjq: PjqClient, client: redis.Red
     pjq.take(QUEUE, now=NOW)
     PjqClient(client).run_timers(now=NOW + 9_000)
     assert not pjq.heartbeat(QUEUE, now=NOW + 9_001)
+
+
+def test_a_delayed_retry_that_the_program_has_given_to_its_own_worker_leaves_nothing_of_ours(
+    pjq: PjqClient, client: redis.Redis, program: Program
+) -> None:
+    put_all(pjq, "a")
+    pjq.retry(pjq.take(QUEUE, now=NOW)[0], 5_000, now=NOW)
+    program.now_ms = NOW + 5_000
+    run(program.worker_idle("w", QUEUE))
+    begun = accepted(program.assigned[0][1], program)
+    run(program.job_accepted("w", begun))
+    run(program.job_finished("w", done(begun, program)))
+    pjq.close(now=program.now_ms)
+    pjq.run_timers(now=program.now_ms)
+    assert side_keys(client) == []
+
+
+def test_the_timers_fail_a_job_that_has_cost_too_many_workers(client: redis.Redis) -> None:
+    put_all(PjqClient(client), "a")
+    now = NOW
+    for number in range(3):
+        pjq = PjqClient(client, consumer=f"c{number}", delivery_limit=2)
+        assert len(pjq.take(QUEUE, now=now)) == 1
+        now += 9_001
+        pjq.run_timers(now=now)
+    assert set(seen(client)) == {F, b"a"}
+    assert side_keys(client) == []
 
 
 @pytest.mark.parametrize("by", ["ours", "program"])
