@@ -115,9 +115,10 @@ class Settings:
         if client.connect_timeout:
             arguments.setdefault("socket_connect_timeout", client.connect_timeout)
         arguments |= {name: options[name] for name in ("socket_timeout", "socket_connect_timeout") if name in options}
+        foreign = _foreign(address, options)
         return cls(
             address=evolve(address, options=options),
-            lease=options.get("lease", LEASE),
+            lease=_lease(options.get("lease", LEASE), foreign),
             fetch_limit=options.get("fetch_limit", FETCH_LIMIT),
             fetch_bytes=options.get("fetch_bytes", FETCH_BYTES),
             delivery_limit=options.get("delivery_limit", DELIVERY_LIMIT),
@@ -127,7 +128,7 @@ class Settings:
             queue_order=options.get("queue_order_strategy", "round_robin"),
             deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,
-            foreign=_foreign(address, options),
+            foreign=foreign,
             mapping=load(options["mapping"]) if "mapping" in options else IDENTITY,
         )
 
@@ -249,6 +250,12 @@ def _foreign(address: Address, options: Mapping[str, Any]) -> ForeignFamily | No
             f"it needs a prefix with a hash tag for all of them, as in prefix={{{prefix or family.name}}}"
         )
     return foreign
+
+
+def _lease(seconds: float, foreign: ForeignFamily | None) -> float:
+    """A lease, s: no longer than another system itself waits for a silent worker, so that what ours hold comes back as fast."""
+    longest = None if foreign is None else foreign.longest_lease_ms
+    return seconds if longest is None else min(seconds, longest / 1000)
 
 
 def _prefix(given: Any) -> str | None:

@@ -12,6 +12,8 @@ from ferryman.compat.pjq.live import PjqLive
 from ferryman.schema.connection.call import run as send
 from ferryman.schema.errors import KeyspaceRefused, MalformedValue, UsageError
 from ferryman.schema.live import Failure, NewJob
+from ferryman.transport.settings import Settings
+from kombu import Connection
 
 from ...support.foreign_keys import everything, seen, side_keys
 from ...support.pjq_program import Program, accepted, done, run
@@ -697,3 +699,12 @@ def test_keys_of_others_in_the_same_database_do_not_matter(pjq: PjqClient, clien
 def test_a_replica_is_refused(pjq: PjqClient) -> None:
     with pytest.raises(KeyspaceRefused, match="replica"):
         pjq.live.look().parse([b"ok", [1, []]])
+
+
+# Under Celery
+
+
+@pytest.mark.parametrize(("given", "lease"), [("", 9.0), ("&lease=30", 9.0), ("&lease=5", 5.0)])
+def test_a_worker_asks_for_no_longer_lease_than_the_program_gives(given: str, lease: float) -> None:
+    settings = Settings.of(Connection(f"ferryman://localhost/0?family=pjq{given}"))
+    assert settings.lease == lease
