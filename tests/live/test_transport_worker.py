@@ -1,0 +1,174 @@
+"""Real Celery workers on another system's keyspace: what they take, when, and what becomes of it when they go."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+from celery import Celery
+
+from ..conftest import SERVERS
+from ..support.foreign_brokers import ForeignBroker
+from ..support.live_systems import SYSTEMS, side_keys
+from ..support.payload_tasks import QUEUE
+from ..support.workers import Ledger, worker
+
+APP = "tests.support.payload_tasks"
+
+
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory):
+    with SERVERS[0].start(tmp_path_factory.mktemp("live")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(one_server):
+    one_server.client().flushall()
+    return one_server
+
+
+@pytest.fixture(params=SYSTEMS, ids=str)
+def broker(request, server) -> ForeignBroker:
+    return ForeignBroker(request.param, server)
+
+
+@pytest.fixture
+def kue(server) -> ForeignBroker:
+    (system,) = [system for system in SYSTEMS if system.family == "kue"]
+    return ForeignBroker(system, server)
+
+
+def running(broker, folder, **more):
+    settings = {"app": APP, "queues": QUEUE, "broker": broker.url(**more.pop("url", {})), **more}
+    return worker(broker.server, folder, **settings)
+
+
+@contextlib.contextmanager
+def most_held(broker):
+    """Looks again and again how many jobs are held; gives a list of those numbers."""
+    found, over = [], threading.Event()
+
+    def look():
+        while not over.wait(0.02):
+            found.append(broker.size(QUEUE).held)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def wait_until_empty(broker, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while (size := broker.size(QUEUE)).waiting + size.held:
+        assert time.monotonic() < deadline, size
+        time.sleep(0.05)
+
+
+def test_a_worker_takes_no_job_before_a_process_is_free_to_begin_it(broker, tmp_path):
+    ledger = Ledger(broker.server)
+    with running(broker, tmp_path, concurrency=2) as celery_worker, most_held(broker) as held:
+        for n in range(8):
+            broker.put({"name": n, "seconds": 0.15}, QUEUE)
+        ledger.wait_for("end", 8)
+        wait_until_empty(broker)
+        with Celery(broker=broker.url()) as app:
+            app.send_task("other", [1, 2], {"k": 3}, queue=QUEUE)
+        assert ledger.wait_for("other", 1)[-1]["name"] == [[1, 2], {"k": 3}]
+        wait_until_empty(broker)
+        assert celery_worker.stop() == 0
+    assert sorted(ledger.names("start")) == list(range(8))
+    assert max(held) == 2
+    assert side_keys(broker.server.client()) == set()
+    assert "Traceback" not in celery_worker.log.read_text()
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_so_it_is_on_other_pools(kue, tmp_path, pool):
+    ledger = Ledger(kue.server)
+    concurrency = 1 if pool == "solo" else 2
+    with running(kue, tmp_path, pool=pool, concurrency=concurrency) as celery_worker, most_held(kue) as held:
+        for n in range(6):
+            kue.put({"name": n, "seconds": 0.15}, QUEUE)
+        ledger.wait_for("end", 6)
+        wait_until_empty(kue)
+        celery_worker.stop()
+    assert sorted(ledger.names("start")) == list(range(6))
+    assert max(held) == concurrency
+
+
+def test_a_job_whose_task_nobody_here_knows_stays_for_others_and_one_warning_names_it(kue, tmp_path):
+    for n in range(3):
+        kue.put({"name": n}, "audit")
+    with Celery(broker=kue.url()) as app:
+        app.send_task("unknown.task", [1], queue=QUEUE)
+    ledger = Ledger(kue.server)
+    with running(kue, tmp_path, queues=f"{QUEUE},audit") as celery_worker:
+        kue.put({"name": 1}, QUEUE)
+        ledger.wait_for("end", 1)
+        deadline = time.monotonic() + 10
+        while "'audit'" not in celery_worker.log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        celery_worker.stop()
+    assert (kue.size("audit").waiting, kue.size(QUEUE).waiting) == (3, 1)
+    said = [line for line in celery_worker.log.read_text().splitlines() if "knows no such task" in line]
+    assert len([line for line in said if "'audit'" in line]) == 1
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_warm_shutdown_ends_what_runs_and_leaves_all_else_waiting(broker, tmp_path, late):
+    if late and broker.system.family != "kue":
+        pytest.skip("acks say nothing to any system")
+    ledger = Ledger(broker.server)
+    with running(broker, tmp_path, concurrency=2, late=late) as celery_worker:
+        for n in range(5):
+            broker.put({"name": n, "seconds": 1.0}, QUEUE)
+        ledger.wait_for("start", 2)
+        celery_worker.stop()
+    assert len(ledger.names("end")) == len(ledger.names("start")) == 2
+    assert (broker.size(QUEUE).waiting, broker.size(QUEUE).held) == (3, 0)
+    assert side_keys(broker.server.client()) == set()
+
+
+def test_what_a_killed_worker_had_begun_runs_again(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    with running(kue, tmp_path, concurrency=2, name="w1", url={"lease": 2}, lease=2) as first:
+        for n in range(4):
+            kue.put({"name": n, "seconds": 1.0}, QUEUE)
+        ledger.wait_for("start", 2)
+        first.kill()
+    with running(kue, tmp_path, concurrency=2, name="w2", url={"lease": 2}, lease=2):
+        ledger.wait_for("end", 4)
+        wait_until_empty(kue)
+    assert sorted(set(ledger.names("end"))) == list(range(4))
+    assert len(ledger.names("end")) == 4
+
+
+def test_a_task_that_is_longer_than_its_lease_runs_once(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    kue.put({"name": 1, "seconds": 3.0}, QUEUE)
+    with (
+        running(kue, tmp_path, name="w1", url={"lease": 1}, lease=1),
+        running(kue, tmp_path, name="w2", url={"lease": 1}, lease=1),
+    ):
+        ledger.wait_for("end", 1)
+        wait_until_empty(kue)
+    assert ledger.names("start") == [1]
+
+
+def test_a_worker_that_is_refused_says_so_and_ends(server, tmp_path):
+    with server.client() as client:
+        client.set("q:jobs", "no zset")
+        client.sadd("q:job:types", "mail")
+        client.set("q:ids", "1")
+    (system,) = [system for system in SYSTEMS if system.family == "kickq"]
+    refused = ForeignBroker(system, server).url().replace(f"prefix={system.prefix}", "prefix=q")
+    with pytest.raises(AssertionError, match="did not get ready"), worker(server, tmp_path, app=APP, broker=refused):
+        pass
+    assert "KeyspaceRefused" in (tmp_path / "w1.log").read_text()
