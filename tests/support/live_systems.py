@@ -6,6 +6,7 @@ from typing import Any
 
 import redis
 from attrs import frozen
+from celery import Celery
 from ferryman.compat.client import ForeignClient
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.job import Job
@@ -50,11 +51,21 @@ class LiveSystem:
     def put(self, client: ForeignClient[ForeignFamily], queue: str, payload: Any, attempts: int = 1, **options: Any) -> str:
         """Puts a job as the original's producers do: a task named like its queue, with one argument."""
         if self.counts_attempts:
-            options["attempts"] = attempts
-        live = client.live
-        if getattr(live, "arguments", "one") == "list":
+            options = {"attempts": attempts, **options}
+        if self.family in WITH_PAUSES:
+            options = {"backoff": 0, **options}
+        if client.live.carries_messages:
+            return self._publish(client, queue, payload)
+        if client.live.arguments == "list":
             payload = [payload]
-        return client.put(queue, payload, name=queue if live.has_names else None, **options)
+        return client.put(queue, payload, name=queue if client.live.has_names else None, **options)
+
+    def _publish(self, client: ForeignClient[ForeignFamily], queue: str, payload: Any) -> str:
+        """Publishes a message as kombu's own transport does. The id is the task's."""
+        given = client.server.connection_pool.connection_kwargs
+        with Celery(broker=f"redis://{given['host']}:{given['port']}/{given['db']}", set_as_current=False) as app:
+            task_id: str = app.send_task(queue, [payload], queue=queue).id
+            return task_id
 
     def task_id(self, job_id: str) -> str:
         """The id that a job of the original's has as a task."""
@@ -82,6 +93,8 @@ def side_keys(client: redis.Redis) -> set[bytes]:
 
 ATTEMPTS = ("kue", "kickq", "qless", "bee")
 """The systems that count attempts, and whose ``put`` is told how many there may be."""
+WITH_PAUSES = ("kickq", "bee")
+"""Those that pause before each attempt but the first, unless they are told not to."""
 FINAL = ("qless", "pjq", "kombu")
 """The systems in which a task that raises is not tried again by itself."""
 

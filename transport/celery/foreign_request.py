@@ -17,7 +17,7 @@ from typing import Any
 from ..message import Message
 from . import foreign_retry, foreign_trace, outcomes
 from .end_flags import flags
-from .foreign_run import RUN, ForeignRun, HeldJob
+from .foreign_run import LIMIT, RUN, ForeignRun, HeldJob
 from .foreign_trace import Ended
 
 logger = logging.getLogger("ferryman.transport")
@@ -151,8 +151,17 @@ def _adopt(request: Any, message: Message) -> None:
     request.ferryman_is_stopping = False
     request._request_dict["properties"] = {**message.properties, RUN: run}
     request.__class__ = _foreign_class(type(request))
+    _limit(request, message.properties.get(LIMIT))
     foreign_trace.prepare(run, request.task.name, request.app)
     _requests[job.consumer, job.queue, job.id] = request
+
+
+def _limit(request: Any, system_limit: float | None) -> None:
+    """Of the limit of the system's and one of the task's own the shorter one holds; the message has the first."""
+    hard, soft = request.time_limits or (None, None)
+    own = request.task.time_limit
+    if system_limit is not None and hard == system_limit and own:
+        request.time_limits = (min(hard, own), soft)
 
 
 def _foreign_class(base: type) -> type:

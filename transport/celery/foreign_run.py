@@ -29,6 +29,8 @@ HEADER = "ferryman"
 """The header of a message that is another system's job: ``{"family", "prefix", "queue", "id", "attempts", "max_attempts"}``."""
 CONSUMER = "ferryman_consumer"
 """The property that names the consumer that holds it."""
+LIMIT = "ferryman_time_limit"
+"""The property that says how many seconds the system lets a run take."""
 RUN = "ferryman_run"
 """Where the run stands among the properties of a request."""
 

@@ -34,6 +34,8 @@ HEADER = "ferryman"
 """Header: where a message came from. A task sees it in ``self.request.headers``."""
 CONSUMER = "ferryman_consumer"
 """Property: the consumer that holds the job; whoever ends it says so."""
+LIMIT = "ferryman_time_limit"
+"""Property: how many seconds the system itself lets a run take. A task may have a shorter limit of its own."""
 NO_CALLBACKS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 NOT_KEPT = frozenset({HEADER, DELAY, "eta", "x-delivery-count", "compression"})
 """Headers that a job does not keep: each delivery gets them anew, or they have done their work."""
@@ -217,6 +219,7 @@ class JobMessages:
                 **properties,
                 "delivery_info": {"exchange": "", "routing_key": queue},
                 CONSUMER: consumer,
+                **({LIMIT: job.time_limit_ms / 1000} if job.time_limit_ms is not None else {}),
             },
         )
 

@@ -1,0 +1,220 @@
+"""Celery workers on other systems' keyspaces, with Celery's own settings: what becomes of each job, on each pool."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from attrs import evolve, field, frozen
+
+from ..conftest import SERVERS
+from ..support.live_systems import SYSTEMS, LiveSystem, side_keys
+from ..support.topologies import wait_until
+from ..support.workers import Ledger, Worker, worker
+
+APP = "tests.support.foreign_tasks"
+(KUE,) = [system for system in SYSTEMS if system.family == "kue"]
+POOLS = ["prefork", "threads", "solo"]
+
+
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory):
+    with SERVERS[0].start(tmp_path_factory.mktemp("live")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(one_server):
+    one_server.client().flushall()
+    return one_server
+
+
+@frozen
+class Fleet:
+    """Workers on one keyspace, and who puts jobs there."""
+
+    system: LiveSystem
+    server: Any
+    folder: Any
+    client: Any
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.server)
+
+    @contextlib.contextmanager
+    def worker(self, queues: str = "story", **options: Any) -> Iterator[Worker]:
+        """A worker of these queues."""
+        broker = self.system.url(self.server, **options.pop("url", {}))
+        with worker(self.server, self.folder, app=APP, broker=broker, queues=queues, **options) as running:
+            yield running
+
+    def put(self, do: str, queue: str = "story", attempts: int = 1, name: str | None = None, **more: Any) -> str:
+        """Puts a job and gives its id; its name in the ledger is what it does, unless another is given."""
+        return self.system.put(self.client, queue, {"name": name or do, "do": do, **more}, attempts)
+
+    def state(self, job_id: str) -> str | None:
+        """Where a job is, None for one that is gone."""
+        job = self.system.jobs(self.server).get(job_id)
+        return None if job is None else str(job.state)
+
+    def wait_for(self, job_id: str, *states: str | None, seconds: float = 20) -> str | None:
+        """The state of a job, once it is one of these."""
+        wait_until(lambda: self.state(job_id) in states, seconds)
+        return self.state(job_id)
+
+    def wait_until_quiet(self, *queues: str, seconds: float = 30) -> None:
+        """Returns when no job of these queues waits, is scheduled or runs."""
+
+        def quiet() -> bool:
+            sizes = [self.client.size(queue) for queue in queues]
+            return not any(size.waiting or size.scheduled or size.held for size in sizes)
+
+        wait_until(quiet, seconds)
+
+
+@pytest.fixture
+def fleet(server, tmp_path) -> Callable[[LiveSystem], Fleet]:
+    return lambda system: Fleet(system, server, tmp_path, system.client(server))
+
+
+@frozen(eq=False)
+class Story:
+    """A job, and what becomes of it."""
+
+    do: str
+    state: str
+    text: str
+    """What stands in its result, or in its error if it has failed."""
+    name: str = ""
+    queue: str = "story"
+    attempts: int = 1
+    runs: int = 1
+    more: Mapping[str, Any] = field(factory=dict)
+    only: str = ""
+    """The only pool that can do this."""
+
+    @property
+    def is_for_systems_that_count(self) -> bool:
+        """Whether it rests on a number of attempts that the system looks at."""
+        return self.name in ("in vain", "by itself")
+
+
+ENDS = [
+    Story("return", "completed", '{"sent":1}', more={"value": {"sent": 1}}),
+    Story("raise", "failed", "no customer in raise"),
+    Story("raise", "failed", "no customer in raise twice", name="raise twice", attempts=2, runs=2),
+    Story("retry", "completed", '"at last"', attempts=3, runs=3, more={"times": 2}),
+    Story("retry", "failed", "not yet", name="in vain", attempts=2, runs=2, more={"times": 9}),
+    Story("raise", "failed", "no customer in by itself", name="by itself", queue="auto", attempts=3, runs=3),
+    Story("retry changed", "completed", '"changed"', attempts=2, runs=2),
+    Story("requeue", "completed", '"taken again"', runs=2),
+    Story("reject", "failed", "never", attempts=3),
+    Story("ignore", "completed", ""),
+    Story("progress", "completed", '"done"'),
+    Story("return", "completed", "", name="replaced", queue="replaced"),
+    Story("exit", "failed", "xit"),  # the words are the pool's
+    Story("die", "failed", "SIGKILL", name="die for good", more={"always": True}, only="prefork"),
+    Story("hang", "failed", "TimeLimitExceeded", queue="hasty", more={"seconds": 20}, only="prefork"),
+    Story("sleep", "failed", "SoftTimeLimitExceeded", queue="soft", more={"seconds": 20}, only="prefork"),
+]
+SURVIVES = Story("die", "completed", '"survived"', attempts=2, runs=2, only="prefork")
+QUEUES = ("story", "auto", "replaced", "hasty", "soft")
+
+
+def tell(fleet: Fleet, stories: Iterable[Story], pool: str, **options: Any) -> None:
+    """Has one worker run all these jobs, and looks what becomes of them."""
+    told = [story for story in stories if story.only in ("", pool)]
+    jobs = {story: fleet.put(story.do, story.queue, story.attempts, story.name or story.do, **story.more) for story in told}
+    with fleet.worker(",".join(QUEUES), pool=pool, concurrency=4, **options) as running:
+        fleet.wait_until_quiet(*QUEUES, seconds=25)
+        assert running.stop() == 0
+    log = running.log.read_text()
+    found = fleet.system.jobs(fleet.server)
+    starts = Counter(fleet.ledger.names("start"))
+    for story in told:
+        job, name = found.get(jobs[story]), story.name or story.do
+        assert starts[name] == story.runs, (name, log)
+        if job is None:
+            continue  # not every system keeps what is over
+        assert str(job.state) == story.state, (name, log)
+        said = (job.result or b"").decode() if story.state == "completed" else job.error
+        if said != "No more retries available":  # which is what bee says then
+            assert not said or story.text in said, (name, log)
+    assert starts["replaced-other"] == 1
+    assert fleet.system.findings(fleet.server) == []
+    assert side_keys(fleet.server.client()) == set()
+    assert "taken away" not in log
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_every_end_of_a_task_is_that_of_its_job_on_every_pool(fleet, pool):
+    kue = fleet(KUE)
+    tell(kue, [*ENDS, SURVIVES], pool)
+    completed = {job.result for job in kue.system.jobs(kue.server).values() if str(job.state) == "completed"}
+    assert {b'{"sent":1}', b'"at last"', b'"changed"', b'"taken again"', b'"done"', b"7"} <= completed
+
+
+@pytest.mark.parametrize("system", [system for system in SYSTEMS if system != KUE], ids=str)
+def test_every_end_of_a_task_is_that_of_its_job_in_every_system(fleet, system):
+    stories = [evolve(each, runs=1) if each.name == "raise twice" and not system.tries_again else each for each in ENDS]
+    if not system.counts_attempts:
+        stories = [story for story in stories if not story.is_for_systems_that_count]
+    if system.family == "kickq":  # which tries a run that took too long once more, whatever its attempts, and half an hour later
+        stories = [story for story in stories if "TimeLimit" not in story.text]
+    tell(fleet(system), stories, "prefork")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_warm_shutdown_ends_what_runs_and_gives_back_the_rest(fleet, pool):
+    kue = fleet(KUE)
+    jobs = [kue.put("sleep", name=str(n), seconds=1.5) for n in range(3)]
+    with kue.worker(pool=pool, concurrency=1) as leaving:
+        kue.ledger.wait_for("start", 1)
+        assert leaving.stop() == 0
+    assert [kue.state(job_id) for job_id in jobs] == ["completed", "waiting", "waiting"]
+    assert kue.ledger.names("end") == ["0"]
+    assert side_keys(kue.server.client()) == set()
+
+
+def test_a_cold_shutdown_has_what_ran_wait_again(fleet):
+    kue = fleet(KUE)
+    job_id = kue.put("sleep", seconds=30)
+    with kue.worker(concurrency=1) as leaving:
+        kue.ledger.wait_for("start", 1)
+        leaving.process.send_signal(signal.SIGQUIT)
+        leaving.process.wait(30)
+    assert kue.state(job_id) == "waiting"
+    assert kue.system.findings(kue.server) == []
+    assert side_keys(kue.server.client()) == set()
+
+
+def test_a_cut_connection_neither_ends_nor_repeats_what_runs(fleet):
+    kue = fleet(KUE)
+    jobs = [kue.put("sleep", name=str(n), seconds=2) for n in range(2)]
+    with kue.worker(concurrency=1) as cut:
+        kue.ledger.wait_for("start", 1)
+        with kue.server.client() as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        for job_id in jobs:
+            kue.wait_for(job_id, "completed")
+        assert kue.ledger.names("start") == ["0", "1"], cut.log.read_text()
+        assert cut.stop() == 0
+    assert side_keys(kue.server.client()) == set()
+
+
+def test_a_killed_worker_loses_no_job(fleet):
+    kue = fleet(KUE)
+    job_id = kue.put("sleep", seconds=2)
+    with kue.worker(concurrency=1, lease=3, name="doomed") as doomed:
+        kue.ledger.wait_for("start", 1)
+        doomed.kill()
+    with kue.worker(concurrency=1, lease=3, name="heir") as heir:
+        kue.wait_for(job_id, "completed")
+        assert kue.ledger.names("start") == ["sleep", "sleep"]
+        assert heir.stop() == 0
+    assert side_keys(kue.server.client()) == set()
