@@ -39,13 +39,14 @@ local function task_of(extra)
   return fine and type(found) == 'table' and type(found.task) == 'string' and found.task or queue
 end
 
--- Whether a payload can be read: kue's workers lose a job whose payload can't be.
+-- Whether a payload can be read: kue's workers lose a job whose payload can't be. What is nested too deep for Lua, or has half of a
+-- character's code, is JSON all the same.
 local function is_readable(data)
   if #data > CHECKED_BYTES then
     return true
   end
   local fine, problem = pcall(cjson.decode, data)
-  return fine or string.find(problem, 'nesting', 1, true) ~= nil
+  return fine or string.find(problem, 'nested', 1, true) ~= nil or string.find(problem, 'unicode escape', 1, true) ~= nil
 end
 
 -- Takes a member out of the index that says what is not so of its job.

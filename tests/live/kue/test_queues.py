@@ -1,0 +1,133 @@
+"""Removing, purging, finding and counting jobs, and the look before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from ferryman.compat.kue.live import KueLive
+from ferryman.schema.errors import KeyspaceRefused, PublishRefused
+from ferryman.schema.live import Failure, NewJob
+from ferryman.schema.native.scripts.results import Purged
+
+from ...support.captures import capture, load
+from ...support.dumps import dump
+from .keyspace import NOW, World
+
+
+@pytest.mark.parametrize(
+    ("state", "only", "role"),
+    [
+        ("inactive", None, "waiting"), ("delayed", None, "scheduled"), ("complete", None, "done"), ("failed", None, "dead"),
+        ("active", None, "held"), ("inactive", "waiting", "waiting"), ("delayed", "waiting", None),
+    ],
+)  # fmt: skip
+def test_a_job_is_removed_as_kue_removes_it_unless_it_runs(world: World, state: str, only: Any, role: str | None) -> None:
+    world.job(1, state)
+    world.client.rpush("q:job:1:log", "x")
+    world.client.zadd("q:search:object:1", {"WRT": 1})
+    world.client.zadd("q:search:word:WRT", {"1": 1})
+    before = dump(world.client)
+    assert world.send(world.live.remove("mail", "1", only)) == role
+    gone = before.keys() - dump(world.client).keys()
+    keys = {
+        "q:job:1",
+        "q:job:1:log",
+        "q:jobs",
+        f"q:jobs:{state}",
+        f"q:jobs:mail:{state}",
+        "q:search:object:1",
+        "q:search:word:WRT",
+    }
+    assert gone == (keys if role and role != "held" else set())
+    assert world.send(world.live.remove("mail", "99")) is None
+    assert world.send(world.live.remove("other", "1")) is None
+
+
+def test_purging_removes_what_waits_a_call_at_a_time(world: World) -> None:
+    for number in range(1, 6):
+        world.job(number)
+    world.job(6, "delayed")
+    world.job(7, queue="other")
+    assert world.send(world.live.purge("mail", limit=3)) == Purged(3, True)
+    assert world.send(world.live.purge("mail", limit=3)) == Purged(2, False)
+    keys = dump(world.client)
+    assert keys["q:jobs"].keys() == {"01|6", "01|7"}
+    assert "q:mail:jobs" not in keys
+
+
+def test_tasks_are_found_by_the_id_of_their_message_or_of_the_job(world: World) -> None:
+    world.job(1)
+    world.job(2, ferryman='{"id":"uuid-2","task":"t"}')
+    world.job(3, "delayed", ferryman='{"id":"uuid-3","task":"t"}')
+    found = world.send(world.live.find("mail", ["q:1", "uuid-2", "uuid-3", "q:2"]))
+    assert [(task.id, task.task) for task in found.jobs] == [("1", "q:1"), ("2", "uuid-2")]
+    assert [task.id for task in world.send(world.live.find("mail", ["uuid-3"], "scheduled")).jobs] == ["3"]
+    assert world.send(world.live.find("mail", ["q:1"], limit=1)).more
+    assert [task.id for task in world.send(world.live.find("mail", ["q:1"], seen=1, limit=1)).jobs] == ["1"]
+
+
+def test_the_size_counts_each_state_and_what_is_due(world: World) -> None:
+    for number, (state, promote_at) in enumerate(
+        [("inactive", 0), ("delayed", NOW - 5), ("delayed", NOW + 9), ("complete", 0), ("failed", 0), ("failed", 0)], 1
+    ):
+        world.job(number, state, promote_at=str(promote_at))
+    world.job(7, "delayed", queue="other", promote_at=str(NOW - 50))
+    world.job(8, "active")
+    size = world.send(world.live.size("mail", now=NOW))
+    assert (size.waiting, size.due, size.scheduled, size.held, size.done, size.dead) == (2, 1, 1, 1, 1, 2)
+    assert (size.next_due_ms, size.consumers) == (NOW - 5, 0)
+    world.take(0)
+    assert world.send(world.live.size("mail", now=NOW)).consumers == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["healthy", "custom-prefix", "hash-tag", "older-0.9.6", "older-0.8.12", "older-version", "crashed"]
+)
+def test_a_look_at_a_keyspace_of_kue_finds_nothing_against_it_and_writes_nothing(client: redis.Redis, name: str) -> None:
+    case = capture("kue", name)
+    load(case, client)
+    before = dump(client)
+    world = World(client)
+    world.send(KueLive(case.prefix).look())
+    assert dump(client) == before
+
+
+def test_an_empty_database_is_fine(world: World) -> None:
+    world.send(world.live.look())
+    assert dump(world.client) == {}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda client: load(capture("kue", "upgraded"), client), "upgraded across 0.10.3"),
+        (lambda client: client.set("q:jobs", 1), "not kue's"),
+        (lambda client: client.set("q:ids", "x"), "not kue's"),
+        (lambda client: client.hset("q:mail:id", "x", "1"), "not kue's"),
+        (lambda client: client.rpush("q:job:types", "mail"), "not kue's"),
+    ],
+)
+def test_what_can_not_be_served_is_refused_with_the_reason(world: World, spoil: Callable[[redis.Redis], Any], why: str) -> None:
+    spoil(world.client)
+    before = dump(world.client)
+    with pytest.raises(KeyspaceRefused, match=why):
+        world.send(world.live.look())
+    assert dump(world.client) == before
+
+
+def test_a_server_without_memory_lets_jobs_be_ended_and_refuses_new_ones(world: World) -> None:
+    world.taken(1, max_attempts="2")
+    world.job(2)
+    used = world.client.config_get("maxmemory")["maxmemory"]
+    world.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(PublishRefused):
+            world.send(world.live.put(NewJob("mail", b"1")))
+        assert world.send(world.live.fail("mail", "ann", "1", Failure("no"))) == "waiting"
+        assert len(world.take()) == 2
+        assert world.send(world.live.complete("mail", "ann", [("1", b"1")])) == ("completed",)
+    finally:
+        world.client.config_set("maxmemory", used)
