@@ -22,8 +22,8 @@ def seen(client: redis.Redis) -> dict[bytes, Any]:
 
 
 def side_keys(client: redis.Redis) -> list[bytes]:
-    """The names of our own keys, without what remembers publications for some minutes."""
-    return sorted(key for key in everything(client) if key.startswith(SIDE) and b":publisher:" not in key)
+    """The names of our own keys about foreign jobs, without what remembers publications for some minutes."""
+    return sorted(key for key in everything(client) if key.startswith(SIDE + b"live:") and b":publisher:" not in key)
 
 
 def _value(redis_type: str, value: Any) -> Any:

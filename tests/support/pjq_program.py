@@ -91,39 +91,51 @@ class Program:
     # Units
 
     def _tend(self, queue: str) -> Iterator[None]:
-        dispatched = f"jobs_dispatched:{queue}"
-        over = self.client.zrevrangebyscore(dispatched, self.now - LEASE, "-inf")
-        with self.client.pipeline() as unit:
-            for job_id in over:
-                unit.zrem(dispatched, job_id)
-                unit.rpush(f"jobs_queued:{queue}", job_id)
-            unit.execute()
+        over = self.now - LEASE
+        self.client.eval(_READMIT, 2, f"jobs_dispatched:{queue}", f"jobs_queued:{queue}", over)
         yield
-        seen = f"workers_last_seen:{queue}"
-        silent = self.client.zrevrangebyscore(seen, self.now - LEASE, "-inf")
-        with self.client.pipeline() as unit:
-            for worker in silent:
-                unit.srem(f"workers_idle:{queue}", worker)
-                unit.srem(f"workers_busy:{queue}", worker)
-                unit.zrem(seen, worker)
-            unit.execute()
+        workers = (f"workers_{name}:{queue}" for name in ("last_seen", "idle", "busy"))
+        self.client.eval(_PURGE, 3, *workers, over)
         yield
 
     def _dispatch(self, queue: str) -> Iterator[None]:
-        if not (self.client.llen(f"jobs_queued:{queue}") and self.client.scard(f"workers_idle:{queue}")):
+        names = ("jobs_queued", "workers_idle", "workers_busy", "jobs_dispatched")
+        found: Any = self.client.eval(_DISPATCH, 4, *(f"{name}:{queue}" for name in names), repr(self.now), self.iso())
+        if found is None:
             return
-        job_id = self.client.rpop(f"jobs_queued:{queue}")
-        worker = self.client.spop(f"workers_idle:{queue}")
-        assert job_id is not None
-        assert worker is not None
-        self.client.sadd(f"workers_busy:{queue}", worker)
-        self.client.zadd(f"jobs_dispatched:{queue}", {job_id: self.now})
-        self.client.hset(job_id, "dispatched_at", self.iso())
-        stored = self.client.hget(job_id, "json")
+        stored, worker, job_id = found
         yield
         assert stored is not None, f"the program dies at {job_id!r}: nothing to run"
         self.assigned.append((worker.decode(), {**json.loads(stored), "dispatched_at": self.iso()}))
         yield
+
+
+_READMIT = """
+for _, id in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], ARGV[1], '-inf')) do
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('RPUSH', KEYS[2], id)
+end
+"""
+
+_PURGE = """
+for _, worker in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], ARGV[1], '-inf')) do
+  redis.call('SREM', KEYS[2], worker)
+  redis.call('SREM', KEYS[3], worker)
+  redis.call('ZREM', KEYS[1], worker)
+end
+"""
+
+_DISPATCH = """
+if redis.call('LLEN', KEYS[1]) == 0 or redis.call('SCARD', KEYS[2]) == 0 then
+  return false
+end
+local id, worker = redis.call('RPOP', KEYS[1]), redis.call('SPOP', KEYS[2])
+redis.call('SADD', KEYS[3], worker)
+redis.call('ZADD', KEYS[4], ARGV[1], id)
+redis.call('HSET', id, 'dispatched_at', ARGV[2])
+return {redis.call('HGET', id, 'json'), worker, id}
+"""
+"""Written from the description of the units, as all of this."""
 
 
 def accepted(job: dict[str, Any], program: Program) -> dict[str, Any]:
