@@ -13,6 +13,7 @@ from ..conftest import SERVERS
 from ..support.foreign_brokers import ForeignBroker
 from ..support.live_systems import SYSTEMS, side_keys
 from ..support.payload_tasks import QUEUE
+from ..support.proxy import proxy
 from ..support.workers import Ledger, worker
 
 APP = "tests.support.payload_tasks"
@@ -41,8 +42,8 @@ def kue(server) -> ForeignBroker:
     return ForeignBroker(system, server)
 
 
-def running(broker, folder, **more):
-    settings = {"app": APP, "queues": QUEUE, "broker": broker.url(**more.pop("url", {})), **more}
+def running(broker, folder, where=None, **more):
+    settings = {"app": APP, "queues": QUEUE, "broker": broker.url(where, **more.pop("url", {})), **more}
     return worker(broker.server, folder, **settings)
 
 
@@ -62,6 +63,14 @@ def most_held(broker):
     finally:
         over.set()
         thread.join()
+
+
+def wait_until_active(broker, count, seconds=10.0):
+    """Until the worker's main process knows that so many tasks have begun: a task of which it does not know yet is dropped."""
+    deadline = time.monotonic() + seconds
+    with Celery(broker=broker.url()) as app:
+        while len((app.control.inspect(["w1@test"], timeout=2).active() or {}).get("w1@test", [])) < count:
+            assert time.monotonic() < deadline
 
 
 def wait_until_empty(broker, seconds=20.0):
@@ -148,6 +157,53 @@ def test_what_a_killed_worker_had_begun_runs_again(kue, tmp_path):
         wait_until_empty(kue)
     assert sorted(set(ledger.names("end"))) == list(range(4))
     assert len(ledger.names("end")) == 4
+
+
+def test_a_lost_connection_ends_no_task_and_runs_none_twice(broker, tmp_path):
+    ledger = Ledger(broker.server)
+    with proxy(broker.server) as between, running(broker, tmp_path, between, concurrency=2, url={"lease": 3}, lease=3) as held_up:
+        for n in range(5):
+            broker.put({"name": n, "seconds": 1.5}, QUEUE)
+        ledger.wait_for("start", 2)
+        wait_until_active(broker, 2)
+        between.break_all()
+        ledger.wait_for("end", 5)
+        wait_until_empty(broker)
+        held_up.stop()
+    assert sorted(ledger.names("start")) == list(range(5))
+    assert side_keys(broker.server.client()) == set()
+
+
+def test_a_task_whose_job_the_original_takes_away_is_stopped(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    job_id = kue.put({"name": 1, "seconds": 60}, QUEUE)
+    with running(kue, tmp_path, concurrency=1, url={"lease": 1.5}, lease=1.5) as celery_worker, kue.server.client() as client:
+        ledger.wait_for("start", 1)
+        for index in ("q:jobs", "q:jobs:active", f"q:jobs:{QUEUE}:active"):
+            for member in client.zrange(index, 0, -1):
+                client.zrem(index, member)
+        client.delete(f"q:job:{job_id}", f"q:job:{job_id}:log")
+        kue.put({"name": 2}, QUEUE)
+        assert ledger.wait_for("end", 1, 20)[-1]["name"] == 2
+        celery_worker.stop()
+    assert not client.exists(f"q:job:{job_id}")
+    assert side_keys(kue.server.client()) == set()
+
+
+def test_queues_can_be_added_and_left_at_run_time(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    kue.put({"name": 1}, "more")
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(f'[queue."*"]\ntasks = {{ more = "{QUEUE}" }}\n')
+    with running(kue, tmp_path, url={"mapping": mapping}), Celery(broker=kue.url()) as app:
+        app.control.add_consumer("more", reply=True, timeout=5, destination=["w1@test"])
+        ledger.wait_for("end", 1)
+        app.control.cancel_consumer("more", reply=True, timeout=5, destination=["w1@test"])
+        kue.put({"name": 2}, "more")
+        kue.put({"name": 3}, QUEUE)
+        ledger.wait_for("end", 2)
+        assert app.control.inspect(["w1@test"], timeout=5).ping()
+    assert (ledger.names("end"), kue.size("more").waiting) == ([1, 3], 1)
 
 
 def test_a_task_that_is_longer_than_its_lease_runs_once(kue, tmp_path):
