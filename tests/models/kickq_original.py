@@ -25,8 +25,12 @@ LOOK_MS = 1500
 TIMED_OUT = "processing timed out"
 
 
-def perform(client: redis.Redis, steps: Steps[T], stop_before: int | None = None) -> T | None:
-    """Sends all commands and gives the transition's result; None where it was stopped before that command (from 0)."""
+class Killed(Exception):
+    """The process was stopped before the transition's last command."""
+
+
+def perform(client: redis.Redis, steps: Steps[T], stop_before: int | None = None) -> T:
+    """Sends all commands and gives the transition's result. Raises Killed where it was stopped before that command (from 0)."""
     reply, number = None, 0
     while True:
         try:
@@ -36,7 +40,7 @@ def perform(client: redis.Redis, steps: Steps[T], stop_before: int | None = None
             return result
         if number == stop_before:
             steps.close()
-            return None
+            raise Killed
         number += 1
         if isinstance(words, list):
             with client.pipeline(transaction=True) as pipeline:

@@ -45,9 +45,7 @@ class OriginalTeller:
         self.scheduler = Scheduler(self.kickq)
 
     def put(self, queue: str, data: Any, now: int, **options: Any) -> str:
-        made = perform(self.client, self.kickq.create(queue, data, now, **options))
-        assert made is not None
-        return made
+        return perform(self.client, self.kickq.create(queue, data, now, **options))
 
     def take(self, queue: str, now: int) -> Running | None:
         return perform(self.client, self.kickq.pop(queue, now))

@@ -1,0 +1,327 @@
+"""Random histories of one kickq keyspace: consumers of ours, and processes of kickq that may be killed between any two commands.
+
+Checked after every step: what the model of our side says of who holds what and how often a job has run; and the family's own
+audit, which may find nothing but what killed processes of kickq leave. In the end all jobs that they did not damage are done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import redis
+from attrs import define, field
+from ferryman.compat.kickq import FAMILY
+from ferryman.compat.kickq.client import KickqClient
+from ferryman.schema.live import Failure, ForeignDelivery
+from ferryman.testing.keyspaces import dump, read_keyspace
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from ..support.servers import Server
+from .kickq_original import Killed, OriginalKickq, Running, Scheduler, Steps, perform
+
+QUEUES = ("mail", "sms")
+LEASE, RUN_LIMIT, INTERVAL, DAY = 3000, 2000, 1000, 86_400_000
+DELIVERY_LIMIT = 1
+
+LIVING = frozenset({"KICKQ-13", "KICKQ-16", "KICKQ-18"})
+"""Rules that kickq breaks without an accident: what is due and its schedulers have not seen, and who runs it."""
+IN_MEMORY = frozenset({"KICKQ-11", "KICKQ-14"})
+"""Rules that a job breaks while a scheduler of kickq has it in its memory."""
+
+queues = st.sampled_from(QUEUES)
+ranks = st.integers(0, 5)
+kills = st.none() | st.none() | st.integers(0, 9)
+delays = st.sampled_from([0, 0, 500, 2500])
+options = st.sampled_from(
+    [{}, {"retry": True, "retryTimes": 3}, {"ghostTimes": 2, "retry": True, "retryTimes": 2}, {"ghostRetry": False}]
+).map(lambda chosen: {"retryInterval": INTERVAL, "ghostInterval": INTERVAL, "processTimeout": RUN_LIMIT, **chosen})
+
+
+@define
+class Consumer:
+    """One of ours, and what the model says of it."""
+
+    client: KickqClient
+    leases: dict[str, int] = field(factory=dict)
+    held: dict[str, tuple[ForeignDelivery, int]] = field(factory=dict)
+    """By id, with when each run began."""
+
+
+class KickqKeyspace(RuleBasedStateMachine):
+    """Two consumers of ours, of which any may vanish at any step; a producer, a worker and a scheduler of kickq."""
+
+    client: redis.Redis
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.client.flushdb()
+        self.now = 1_800_000_000_000
+        self.original, self.worker = OriginalKickq(), list[Running]()
+        self.scheduler = Scheduler(self.original)
+        self.names = 0
+        self.consumers = [self.new_consumer(), self.new_consumer()]
+        self.gone: list[Consumer] = []
+        self.runs: Counter[str] = Counter()
+        self.lapses: Counter[str] = Counter()
+        self.finished: dict[str, int] = {}
+        self.jobs: dict[str, str] = {}
+        """The queues of all jobs."""
+        self.damaged: set[str] = set()
+        """What a killed process of kickq was at."""
+
+    def new_consumer(self) -> Consumer:
+        self.names += 1
+        name = f"ours-{self.names}"
+        return Consumer(KickqClient(self.client, consumer=name, lease_ms=LEASE, delivery_limit=DELIVERY_LIMIT))
+
+    def everybody(self) -> list[Consumer]:
+        return [*self.consumers, *self.gone]
+
+    # Producing
+
+    @rule(queue=queues, delay=delays, options=options)
+    def put(self, queue: str, delay: int, options: dict[str, Any]) -> None:
+        self.names += 1
+        publication, client = f"p{self.names}-1", self.consumers[0].client
+        put = [client.put(queue, 1, delay_ms=delay, publication=publication, now=self.now, **options) for _ in range(2)]
+        assert put[0] == put[1]
+        assert put[0] not in self.jobs
+        self.jobs[put[0]] = queue
+
+    @rule(queue=queues, delay=delays, options=options, kill=kills)
+    def original_puts(self, queue: str, delay: int, options: dict[str, Any], kill: int | None) -> None:
+        given = {**options, **({"delay": delay} if delay else {})}
+        try:
+            self.jobs[perform(self.client, self.original.create(queue, 1, self.now, **given), kill)] = queue
+        except Killed:
+            number = self.client.get("kickq:id")
+            if number is not None and kill:
+                self.jobs[number.decode()] = queue
+                self.damaged.add(number.decode())
+
+    # Consuming
+
+    def lapse(self, queue: str, taking: Consumer | None = None) -> None:
+        """What becomes of consumers whose lease has ended when somebody looks at a queue."""
+        for consumer in self.everybody():
+            if consumer is not taking and consumer.leases.get(queue, self.now + 1) <= self.now:
+                del consumer.leases[queue]
+                for job_id in [each for each, (job, _) in consumer.held.items() if job.queue == queue]:
+                    del consumer.held[job_id]
+                    self.lapses[job_id] += 1
+                    if self.lapses[job_id] > DELIVERY_LIMIT:
+                        self.runs[job_id] += 1
+                        self.finish(job_id)
+
+    def finish(self, job_id: str) -> None:
+        self.finished[job_id] = self.now
+        self.lapses.pop(job_id, None)
+
+    def running(self) -> set[str]:
+        return {job_id for consumer in self.everybody() for job_id in consumer.held} | {job.id for job in self.worker}
+
+    @rule(rank=ranks, queue=queues, n=st.integers(0, 3))
+    def take(self, rank: int, queue: str, n: int) -> None:
+        consumer = self.consumers[rank % len(self.consumers)]
+        self.lapse(queue, consumer)
+        consumer.leases[queue] = self.now + LEASE
+        before = self.running()
+        for job in consumer.client.take(queue, n, now=self.now):
+            assert job.id not in before, "it is being run already"
+            assert job.id not in self.finished or job.id in self.damaged, "it has been done already"
+            assert job.queue == self.jobs[job.id] == queue
+            if job.id not in self.damaged:
+                assert job.attempts == self.runs[job.id]
+                assert job.deliveries == self.runs[job.id] + self.lapses[job.id] + 1
+            consumer.held[job.id] = (job, self.now)
+
+    @precondition(lambda self: any(consumer.held for consumer in self.everybody()))
+    @rule(rank=ranks, how=st.sampled_from(["complete", "fail", "time out", "retry", "requeue", "give up"]))
+    def end(self, rank: int, how: str) -> None:
+        holders = [(consumer, job_id) for consumer in self.everybody() for job_id in consumer.held]
+        consumer, job_id = holders[rank % len(holders)]
+        job, _ = consumer.held.pop(job_id)
+        outcome: Any
+        match how:
+            case "complete":
+                outcome = consumer.client.complete(job, now=self.now)
+            case "fail":
+                outcome = consumer.client.fail(job, "no", now=self.now)
+            case "time out":
+                outcome = consumer.client.fail(job, Failure("slow", exception="TimeLimitExceeded"), now=self.now)
+            case "retry":
+                outcome = consumer.client.retry(job, 700, now=self.now)
+            case "requeue":
+                assert consumer.client.requeue(job, now=self.now)
+                return
+            case _:
+                outcome = consumer.client.fail(job, Failure("no", is_final=True), now=self.now)
+        assert outcome in (("completed",) if how == "complete" else ("scheduled", "failed"))
+        self.runs[job_id] += 1
+        if outcome != "scheduled":
+            self.finish(job_id)
+
+    @rule(rank=ranks, queue=queues)
+    def renew(self, rank: int, queue: str) -> None:
+        consumer = self.consumers[rank % len(self.consumers)]
+        assert consumer.client.heartbeat(queue, now=self.now) == (queue in consumer.leases)
+        if queue in consumer.leases:
+            consumer.leases[queue] = self.now + LEASE
+            for job_id, (job, started) in list(consumer.held.items()):
+                if job.queue == queue and self.now - started >= (job.time_limit_ms or 0):
+                    del consumer.held[job_id]
+                    self.runs[job_id] += 1
+                    if self.state(job_id) == "fail":
+                        self.finish(job_id)
+
+    @rule(rank=ranks)
+    def leave(self, rank: int) -> None:
+        """A consumer ends in an orderly way."""
+        number = rank % len(self.consumers)
+        self.consumers[number].client.close(now=self.now)
+        self.consumers[number] = self.new_consumer()
+
+    @rule(rank=ranks)
+    def vanish(self, rank: int) -> None:
+        """A consumer of ours is not heard of any more, or only once."""
+        number = rank % len(self.consumers)
+        self.gone.append(self.consumers[number])
+        self.consumers[number] = self.new_consumer()
+
+    @rule()
+    def run_timers(self) -> None:
+        for queue in QUEUES:
+            self.lapse(queue)
+        self.consumers[0].client.run_timers(now=self.now)
+
+    # kickq's own processes
+
+    def killable(self, steps: Steps[Any], kill: int | None, job_ids: list[str]) -> Any:
+        try:
+            return perform(self.client, steps, kill)
+        except Killed:
+            if kill:
+                self.damaged |= set(job_ids)
+            raise
+
+    @rule(queue=queues, kill=kills)
+    def original_pops(self, queue: str, kill: int | None) -> None:
+        head = [raw.decode() for raw in self.client.lrange(f"kickq:queue:{queue}", 0, 0)]
+        before = self.running()
+        try:
+            job = self.killable(self.original.pop(queue, self.now), kill, head)
+        except Killed:
+            return
+        if job is not None:
+            assert job.id not in before
+            self.worker.append(job)
+
+    @precondition(lambda self: self.worker)
+    @rule(rank=ranks, how=st.sampled_from(["succeed", "fail", "time out", "die"]), kill=kills)
+    def original_ends(self, rank: int, how: str, kill: int | None) -> None:
+        job = self.worker.pop(rank % len(self.worker))
+        if how == "die":
+            self.damaged.add(job.id)
+            return
+        steps = {
+            "succeed": lambda: self.original.succeed(job, self.now),
+            "fail": lambda: self.original.fail(job, "no", self.now),
+            "time out": lambda: self.original.time_out(job, self.now),
+        }[how]()
+        try:
+            self.killable(steps, kill, [job.id])
+        except Killed:
+            self.damaged.add(job.id)
+            return
+        self.runs[job.id] += 1
+        if job.state in ("success", "fail"):
+            self.finish(job.id)
+
+    @rule(kill=kills)
+    def original_schedules(self, kill: int | None) -> None:
+        def due() -> list[str]:
+            both = (self.client.zrange(key, 0, -1) for key in ("kickq:scheduled", "kickq:scheduled-purge"))
+            return [raw.decode() for ids in both for raw in ids]
+
+        before = due()
+        taken = [job.id for _, _, job in self.scheduler.taken]
+        try:
+            perform(self.client, self.scheduler.look(self.now), kill)
+            perform(self.client, self.scheduler.fire(self.now), kill)
+        except Killed:
+            self.damaged |= {*taken, *(set(before) - set(due()))}
+            self.scheduler = Scheduler(self.original)
+
+    # Time
+
+    @rule(ms=st.sampled_from([1, 100, 700, 1000, 1500, 3000, 10_000, DAY]))
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    # What must hold
+
+    def state(self, job_id: str) -> str | None:
+        raw = self.client.hget(f"kickq:job:{job_id}", "state")
+        return None if raw is None else raw.decode()
+
+    @invariant()
+    def our_consumers_hold_what_the_model_says(self) -> None:
+        for consumer in self.everybody():
+            held = {job_id for queue in QUEUES for job_id in consumer.client.held(queue)}
+            assert held == set(consumer.held)
+
+    @invariant()
+    def nothing_is_lost_and_every_run_is_counted(self) -> None:
+        found = {job_id: self.consumers[0].client.get(job_id) for job_id in set(self.jobs) - self.damaged}
+        for job_id, job in found.items():
+            if job is None:
+                assert self.now >= self.finished[job_id] + DAY - 1500
+            else:
+                assert job.attempts == self.runs[job_id]
+                assert (job.state in ("success", "fail")) == (job_id in self.finished)
+
+    @invariant()
+    def an_audit_finds_nothing_but_what_killed_processes_of_kickq_leave(self) -> None:
+        entries = [entry for key, entry in dump(self.client).items() if key.startswith(b"kickq:")]
+        in_memory = {job.id for _, _, job in self.scheduler.taken}
+        for finding in read_keyspace(FAMILY, entries, "kickq", self.now).findings():
+            if finding.rule in LIVING or finding.job_id in self.damaged:
+                continue
+            assert finding.rule in IN_MEMORY, finding
+            assert finding.job_id in in_memory, finding
+
+    def teardown(self) -> None:
+        """All processes of kickq have gone, and all consumers but one: it does what there is to do."""
+        self.damaged |= {job.id for job in self.worker} | {job.id for _, _, job in self.scheduler.taken}
+        last = self.new_consumer().client
+        for consumer in self.consumers:
+            consumer.client.close(now=self.now)
+        for _ in range(12):
+            self.now += LEASE
+            last.run_timers(now=self.now)
+            for queue in QUEUES:
+                for job in last.take(queue, 100, now=self.now):
+                    last.complete(job, now=self.now)
+        states = {job_id: self.state(job_id) for job_id in set(self.jobs) - self.damaged}
+        assert set(states.values()) <= {"success", "fail", None}
+        assert self.client.keys("kickq:queue:*") == []
+        assert self.client.zcard("kickq:scheduled") == 0
+        last.close(now=self.now)
+        assert [key for key in self.client.keys("ferryman:live:*") if b":publisher:" not in key] == []
+
+
+def test_a_kickq_keyspace_in_use_stays_sound_in_random_histories(any_server: Server) -> None:
+    with any_server.client(db=9) as client:
+        machine = type("Keyspace", (KickqKeyspace,), {"client": client})
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            machine,
+            settings=settings(
+                max_examples=40,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
