@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import redis
 from attrs import define, field, frozen
@@ -25,30 +25,45 @@ LOOK_MS = 1500
 TIMED_OUT = "processing timed out"
 
 
-class Killed(Exception):
-    """The process was stopped before the transition's last command."""
+class Process(Generic[T]):
+    """A process that is at one transition. It may be left standing before any command, for ever if it was killed."""
 
+    def __init__(self, client: redis.Redis, steps: Steps[T]) -> None:
+        self._client, self._steps = client, steps
+        self._next: Words | list[Words] | None = None
+        self.results: list[T] = []
+        """The transition's result, once it has come to its end."""
+        self._go_on(None)
 
-def perform(client: redis.Redis, steps: Steps[T], stop_before: int | None = None) -> T:
-    """Sends all commands and gives the transition's result. Raises Killed where it was stopped before that command (from 0)."""
-    reply, number = None, 0
-    while True:
+    @property
+    def is_done(self) -> bool:
+        return self._next is None
+
+    def send(self, commands: int | None = None) -> None:
+        """Sends so many of its commands, a transaction as one; None: all."""
+        while self._next is not None and commands != 0:
+            commands = None if commands is None else commands - 1
+            if isinstance(self._next, list):
+                with self._client.pipeline(transaction=True) as pipeline:
+                    for words in self._next:
+                        pipeline.execute_command(*words)
+                    self._go_on(pipeline.execute())
+            else:
+                self._go_on(self._client.execute_command(*self._next))
+
+    def _go_on(self, reply: Any) -> None:
         try:
-            words = steps.send(reply)
+            self._next = self._steps.send(reply)
         except StopIteration as end:
-            result: T = end.value
-            return result
-        if number == stop_before:
-            steps.close()
-            raise Killed
-        number += 1
-        if isinstance(words, list):
-            with client.pipeline(transaction=True) as pipeline:
-                for each in words:
-                    pipeline.execute_command(*each)
-                reply = pipeline.execute()
-        else:
-            reply = client.execute_command(*words)
+            self._next = None
+            self.results.append(end.value)
+
+
+def perform(client: redis.Redis, steps: Steps[T]) -> T:
+    """Sends all commands and gives the transition's result."""
+    process = Process(client, steps)
+    process.send()
+    return process.results[0]
 
 
 @define

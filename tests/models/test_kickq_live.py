@@ -1,4 +1,4 @@
-"""Random histories of one kickq keyspace: consumers of ours, and processes of kickq that may be killed between any two commands.
+"""Random histories of one kickq keyspace: consumers of ours, and processes of kickq that stop or die between any two commands.
 
 Checked after every step: what the model of our side says of who holds what and how often a job has run; and the family's own
 audit, which may find nothing but what killed processes of kickq leave. In the end all jobs that they did not damage are done.
@@ -7,6 +7,7 @@ audit, which may find nothing but what killed processes of kickq leave. In the e
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from ..support.servers import Server
-from .kickq_original import Killed, OriginalKickq, Running, Scheduler, Steps, perform
+from .kickq_original import OriginalKickq, Process, Running, Scheduler, Steps
 
 QUEUES = ("mail", "sms")
 LEASE, RUN_LIMIT, INTERVAL, DAY = 3000, 2000, 1000, 86_400_000
@@ -28,12 +29,10 @@ DELIVERY_LIMIT = 1
 
 LIVING = frozenset({"KICKQ-13", "KICKQ-16", "KICKQ-18"})
 """Rules that kickq breaks without an accident: what is due and its schedulers have not seen, and who runs it."""
-IN_MEMORY = frozenset({"KICKQ-11", "KICKQ-14"})
-"""Rules that a job breaks while a scheduler of kickq has it in its memory."""
 
 queues = st.sampled_from(QUEUES)
 ranks = st.integers(0, 5)
-kills = st.none() | st.none() | st.integers(0, 9)
+pauses = st.none() | st.none() | st.integers(0, 9)
 delays = st.sampled_from([0, 0, 500, 2500])
 options = st.sampled_from(
     [{}, {"retry": True, "retryTimes": 3}, {"ghostTimes": 2, "retry": True, "retryTimes": 2}, {"ghostRetry": False}]
@@ -50,6 +49,15 @@ class Consumer:
     """By id, with when each run began."""
 
 
+@define
+class Paused:
+    """A process of kickq that is in the middle of a transition, the jobs that it is at, and what the model says in the end."""
+
+    process: Process[Any]
+    job_ids: set[str]
+    end: Callable[[Any], None]
+
+
 class KickqKeyspace(RuleBasedStateMachine):
     """Two consumers of ours, of which any may vanish at any step; a producer, a worker and a scheduler of kickq."""
 
@@ -60,7 +68,8 @@ class KickqKeyspace(RuleBasedStateMachine):
         self.client.flushdb()
         self.now = 1_800_000_000_000
         self.original, self.worker = OriginalKickq(), list[Running]()
-        self.scheduler = Scheduler(self.original)
+        self.paused: list[Paused] = []
+        self.schedulers: list[Scheduler] = []
         self.names = 0
         self.consumers = [self.new_consumer(), self.new_consumer()]
         self.gone: list[Consumer] = []
@@ -91,16 +100,37 @@ class KickqKeyspace(RuleBasedStateMachine):
         assert put[0] not in self.jobs
         self.jobs[put[0]] = queue
 
-    @rule(queue=queues, delay=delays, options=options, kill=kills)
-    def original_puts(self, queue: str, delay: int, options: dict[str, Any], kill: int | None) -> None:
+    @rule(queue=queues, delay=delays, options=options, pause=pauses)
+    def original_puts(self, queue: str, delay: int, options: dict[str, Any], pause: int | None) -> None:
         given = {**options, **({"delay": delay} if delay else {})}
-        try:
-            self.jobs[perform(self.client, self.original.create(queue, 1, self.now, **given), kill)] = queue
-        except Killed:
-            number = self.client.get("kickq:id")
-            if number is not None and kill:
-                self.jobs[number.decode()] = queue
-                self.damaged.add(number.decode())
+        process = Process(self.client, self.original.create(queue, 1, self.now, **given))
+        process.send(1)
+        job_id = str(int(self.client.get("kickq:id") or 0))
+        self.jobs[job_id] = queue
+        self.go_on(Paused(process, {job_id}, lambda _made: None), pause)
+
+    def go_on(self, paused: Paused, commands: int | None) -> None:
+        """Lets a process of kickq send so many commands."""
+        paused.process.send(commands)
+        if paused.process.is_done:
+            paused.end(paused.process.results[0])
+        else:
+            self.paused.append(paused)
+
+    @precondition(lambda self: self.paused)
+    @rule(rank=ranks, commands=pauses)
+    def original_goes_on(self, rank: int, commands: int | None) -> None:
+        self.go_on(self.paused.pop(rank % len(self.paused)), commands)
+
+    @precondition(lambda self: self.paused)
+    @rule(rank=ranks)
+    def original_dies(self, rank: int) -> None:
+        self.damaged |= self.paused.pop(rank % len(self.paused)).job_ids
+
+    def unsettled(self) -> set[str]:
+        """Jobs that a process of kickq is at, or was when it died."""
+        in_memory = {job.id for scheduler in self.schedulers for _, _, job in scheduler.taken}
+        return self.damaged.union(in_memory, *(paused.job_ids for paused in self.paused))
 
     # Consuming
 
@@ -131,9 +161,9 @@ class KickqKeyspace(RuleBasedStateMachine):
         before = self.running()
         for job in consumer.client.take(queue, n, now=self.now):
             assert job.id not in before, "it is being run already"
-            assert job.id not in self.finished or job.id in self.damaged, "it has been done already"
+            assert job.id not in self.finished or job.id in self.unsettled(), "it has been done already"
             assert job.queue == self.jobs[job.id] == queue
-            if job.id not in self.damaged:
+            if job.id not in self.unsettled():
                 assert job.attempts == self.runs[job.id]
                 assert job.deliveries == self.runs[job.id] + self.lapses[job.id] + 1
             consumer.held[job.id] = (job, self.now)
@@ -197,63 +227,64 @@ class KickqKeyspace(RuleBasedStateMachine):
             self.lapse(queue)
         self.consumers[0].client.run_timers(now=self.now)
 
-    # kickq's own processes
+    # kickq's own worker and scheduler
 
-    def killable(self, steps: Steps[Any], kill: int | None, job_ids: list[str]) -> Any:
-        try:
-            return perform(self.client, steps, kill)
-        except Killed:
-            if kill:
-                self.damaged |= set(job_ids)
-            raise
+    @rule(queue=queues, pause=pauses)
+    def original_pops(self, queue: str, pause: int | None) -> None:
+        head = {raw.decode() for raw in self.client.lrange(f"kickq:queue:{queue}", 0, 0)}
+        assert not head & self.running()
 
-    @rule(queue=queues, kill=kills)
-    def original_pops(self, queue: str, kill: int | None) -> None:
-        head = [raw.decode() for raw in self.client.lrange(f"kickq:queue:{queue}", 0, 0)]
-        before = self.running()
-        try:
-            job = self.killable(self.original.pop(queue, self.now), kill, head)
-        except Killed:
-            return
-        if job is not None:
-            assert job.id not in before
-            self.worker.append(job)
+        def end(job: Running | None) -> None:
+            if job is not None:
+                self.worker.append(job)
+
+        process = Process(self.client, self.original.pop(queue, self.now))
+        process.send(1)
+        self.go_on(Paused(process, head, end), pause)
 
     @precondition(lambda self: self.worker)
-    @rule(rank=ranks, how=st.sampled_from(["succeed", "fail", "time out", "die"]), kill=kills)
-    def original_ends(self, rank: int, how: str, kill: int | None) -> None:
+    @rule(rank=ranks, how=st.sampled_from(["succeed", "fail", "time out", "die"]), pause=pauses)
+    def original_ends(self, rank: int, how: str, pause: int | None) -> None:
         job = self.worker.pop(rank % len(self.worker))
-        if how == "die":
-            self.damaged.add(job.id)
-            return
-        steps = {
-            "succeed": lambda: self.original.succeed(job, self.now),
-            "fail": lambda: self.original.fail(job, "no", self.now),
-            "time out": lambda: self.original.time_out(job, self.now),
-        }[how]()
-        try:
-            self.killable(steps, kill, [job.id])
-        except Killed:
-            self.damaged.add(job.id)
-            return
-        self.runs[job.id] += 1
-        if job.state in ("success", "fail"):
-            self.finish(job.id)
 
-    @rule(kill=kills)
-    def original_schedules(self, kill: int | None) -> None:
-        def due() -> list[str]:
-            both = (self.client.zrange(key, 0, -1) for key in ("kickq:scheduled", "kickq:scheduled-purge"))
-            return [raw.decode() for ids in both for raw in ids]
+        def end(_result: None) -> None:
+            self.runs[job.id] += 1
+            if job.state in ("success", "fail"):
+                self.finish(job.id)
 
-        before = due()
-        taken = [job.id for _, _, job in self.scheduler.taken]
-        try:
-            perform(self.client, self.scheduler.look(self.now), kill)
-            perform(self.client, self.scheduler.fire(self.now), kill)
-        except Killed:
-            self.damaged |= {*taken, *(set(before) - set(due()))}
-            self.scheduler = Scheduler(self.original)
+        steps: Steps[None]
+        match how:
+            case "succeed":
+                steps = self.original.succeed(job, self.now)
+            case "fail":
+                steps = self.original.fail(job, "no", self.now)
+            case "time out":
+                steps = self.original.time_out(job, self.now)
+            case _:
+                self.damaged.add(job.id)
+                return
+        self.go_on(Paused(Process(self.client, steps), {job.id}, end), pause)
+
+    @rule(pause=pauses)
+    def original_looks(self, pause: int | None) -> None:
+        """A scheduler takes what is due within 1.5 s, and has it in its memory until then."""
+        scheduler = Scheduler(self.original)
+        keys = ("kickq:scheduled", "kickq:scheduled-purge")
+        seen = {raw.decode() for key in keys for raw in self.client.zrange(key, 0, -1)}
+        process = Process(self.client, scheduler.look(self.now))
+        self.go_on(Paused(process, seen, lambda _: self.schedulers.append(scheduler)), pause)
+
+    @precondition(lambda self: self.schedulers)
+    @rule(rank=ranks, pause=pauses, dies=st.sampled_from([False, False, True]))
+    def original_schedules(self, rank: int, pause: int | None, dies: bool) -> None:
+        """It queues what is due by now, or dies."""
+        scheduler = self.schedulers.pop(rank % len(self.schedulers))
+        taken = {job.id for _, _, job in scheduler.taken}
+        if dies:
+            self.damaged |= taken
+        elif taken:
+            process = Process(self.client, scheduler.fire(self.now))
+            self.go_on(Paused(process, taken, lambda _: self.schedulers.append(scheduler)), pause)
 
     # Time
 
@@ -275,7 +306,7 @@ class KickqKeyspace(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_and_every_run_is_counted(self) -> None:
-        found = {job_id: self.consumers[0].client.get(job_id) for job_id in set(self.jobs) - self.damaged}
+        found = {job_id: self.consumers[0].client.get(job_id) for job_id in set(self.jobs) - self.unsettled()}
         for job_id, job in found.items():
             if job is None:
                 assert self.now >= self.finished[job_id] + DAY - 1500
@@ -286,16 +317,13 @@ class KickqKeyspace(RuleBasedStateMachine):
     @invariant()
     def an_audit_finds_nothing_but_what_killed_processes_of_kickq_leave(self) -> None:
         entries = [entry for key, entry in dump(self.client).items() if key.startswith(b"kickq:")]
-        in_memory = {job.id for _, _, job in self.scheduler.taken}
+        unsettled = self.unsettled()
         for finding in read_keyspace(FAMILY, entries, "kickq", self.now).findings():
-            if finding.rule in LIVING or finding.job_id in self.damaged:
-                continue
-            assert finding.rule in IN_MEMORY, finding
-            assert finding.job_id in in_memory, finding
+            assert finding.rule in LIVING or finding.job_id in unsettled, finding
 
     def teardown(self) -> None:
         """All processes of kickq have gone, and all consumers but one: it does what there is to do."""
-        self.damaged |= {job.id for job in self.worker} | {job.id for _, _, job in self.scheduler.taken}
+        self.damaged = self.unsettled() | {job.id for job in self.worker}
         last = self.new_consumer().client
         for consumer in self.consumers:
             consumer.client.close(now=self.now)
@@ -310,7 +338,11 @@ class KickqKeyspace(RuleBasedStateMachine):
         assert self.client.keys("kickq:queue:*") == []
         assert self.client.zcard("kickq:scheduled") == 0
         last.close(now=self.now)
-        assert [key for key in self.client.keys("ferryman:live:*") if b":publisher:" not in key] == []
+        left = {key for key in self.client.keys("ferryman:live:*") if b":publisher:" not in key}
+        # How often consumers have lapsed is remembered of a job, for a day, that a killed worker of kickq has kept for ever.
+        lapses = {key for key in left if b":lapses:" in key}
+        assert left == lapses
+        assert {raw.decode() for key in lapses for raw in self.client.hkeys(key)} <= self.damaged
 
 
 def test_a_kickq_keyspace_in_use_stays_sound_in_random_histories(any_server: Server) -> None:

@@ -213,7 +213,8 @@ local function publish(event, name, text)
   call('PUBLISH', KEYS[2] .. event, text)
 end
 
--- Whether kickq keeps sets of the jobs by state: not before 0.0.12. There are none, though there are jobs.
+-- Whether kickq keeps sets of the jobs by state: not before 0.0.12. There are none, though there are jobs; a job that is being made
+-- gets into its set before it gets into the time index.
 local function has_state_sets()
   local sets = {}
   for _, word in ipairs(WORDS) do
@@ -222,7 +223,7 @@ local function has_state_sets()
   if call('EXISTS', unpack(sets)) > 0 then
     return true
   end
-  local newest = call('ZREVRANGE', TIME_INDEX, 0, 0)[1] or call('GET', COUNTER)
+  local newest = call('ZREVRANGE', TIME_INDEX, 0, 0)[1]
   return not newest or call('EXISTS', JOB .. newest) == 0
 end
 

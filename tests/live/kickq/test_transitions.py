@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from ferryman.compat.kickq.client import KickqClient
 from ferryman.compat.kickq.live import KickqLive
 from ferryman.compat.members import stringify
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.errors import KeyspaceRefused, MalformedValue, UsageError
+from ferryman.schema.errors import KeyspaceRefused, MalformedValue, PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
 
 from ...models.kickq_original import OriginalKickq
+from ...support.servers import GENERATIONS, generation
 from .tellers import OriginalTeller, keys_of, side_keys
 
 T0 = 1_800_000_000_000
@@ -613,3 +615,52 @@ def test_deliveries_are_those_of_a_foreign_family(client: redis.Redis, kickq: Ki
     assert (job.attempts, job.max_attempts, job.time_limit_ms, job.deliveries) == (0, 1, 10_000, 1)
     assert not job.redelivered
     assert not job.is_left_out
+
+
+# Servers
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_every_generation_of_servers_runs_a_job_through_all_its_transitions(name: str, tmp_path: Path) -> None:
+    kind = generation(name)
+    if kind is None:
+        pytest.skip(f"{name} is not installed")
+    with kind.start(tmp_path) as server, server.client() as client:
+        kickq = KickqClient(client, lease_ms=LEASE)
+        kickq.put("mail", ["\ud800", {}], attempts=3, backoff=10, now=T0)
+        kickq.put("mail", 2, delay_ms=10, now=T0)
+        (job,) = kickq.take("mail", tasks=["mail"], now=T0)
+        assert kickq.fail(job, "no", now=T0) == "scheduled"
+        kickq.run_timers(now=T0 + 10)
+        first, second = kickq.take("mail", 2, now=T0 + 10)
+        assert kickq.requeue(second, now=T0 + 10)
+        assert kickq.fail(first, Failure("", exception="TimeLimitExceeded"), now=T0 + 10) == "scheduled"
+        assert kickq.take("mail", now=T0 + 10)
+        assert [job.id for job in KickqClient(client).take("mail", now=T0 + 2 * LEASE)] == [second.id]
+        assert kickq.size("mail", now=T0 + 2 * LEASE).scheduled == 1
+        assert kickq.cancel("mail", first.id) == "scheduled"
+        kickq.purge("mail")
+        run(client, kickq.live.look())
+
+
+@pytest.mark.servers
+def test_a_full_server_refuses_new_jobs_and_lets_all_others_end(client: redis.Redis, kickq: KickqClient) -> None:
+    for delay in (0, 0, 0, 5):
+        put(client, delay_ms=delay, options={"attempts": 2})
+    limit = client.config_get("maxmemory")["maxmemory"]
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(PublishRefused):
+            put(client)
+        first, second, third = kickq.take("mail", 3, now=T0)
+        assert kickq.heartbeat("mail", now=T0)
+        assert kickq.complete(first, now=T0) == "completed"
+        assert kickq.fail(second, "no", now=T0) == "scheduled"
+        assert kickq.requeue(third, now=T0)
+        kickq.run_timers(now=T0 + 5)
+        assert kickq.purge("mail") == 2
+        kickq.close()
+    finally:
+        client.config_set("maxmemory", limit)
+    assert client.get("kickq:id") == b"4"
