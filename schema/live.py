@@ -182,6 +182,8 @@ class ForeignFamily(ABC):
     longest_lease_ms: ClassVar[int | None] = None
     """After how many ms the system itself takes a job back from a silent worker, where that is fixed (pjq). Whoever holds jobs
     should ask for no longer leases, so that jobs of a lost consumer come back as fast as those of the system's own workers."""
+    time_limit_option: ClassVar[str | None] = None
+    """The option of ``put`` that says how many ms a run may take, where the system has such a limit."""
     carries_messages: ClassVar[bool] = False
     """Whether payloads are whole AMQP messages, with headers and properties (kombu), and no arguments of a task.
 

@@ -56,6 +56,7 @@ class KickqLive(ForeignFamily):
     side_prefix: str = DEFAULT_PREFIX
 
     name: ClassVar[str] = "kickq"
+    time_limit_option = "processTimeout"
     priority_direction: ClassVar[Literal[-1, 0, 1]] = 0
 
     _root: bytes = field(init=False, repr=False)

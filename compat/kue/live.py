@@ -68,6 +68,7 @@ class KueLive(ForeignFamily):
     """
 
     name = "kue"
+    time_limit_option = "ttl"
     priority_direction = 1
     can_delay = True
 

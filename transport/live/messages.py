@@ -102,8 +102,15 @@ class JobMessages:
             delay_ms=_delay_ms(publication),
             id=self._id(found.headers.get("id")),
             publication=number,
-            options=mapped.options,
+            options=self._options(mapped, found),
         )
+
+    def _options(self, mapped: QueueMapping, found: Content) -> Mapping[str, Any]:
+        """Those of the mapping, and the task's hard time limit where the system has one for a run."""
+        hard, _ = _time_limits(found.headers.get("timelimit"), None)
+        if self.family.time_limit_option is None or not isinstance(hard, int | float) or hard <= 0:
+            return mapped.options
+        return {**mapped.options, self.family.time_limit_option: round(hard * 1000)}
 
     def _direct(self, queue: str, mapped: QueueMapping, task: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any] | None:
         """The payload that gives this very call back when it is read; None where only an envelope does."""

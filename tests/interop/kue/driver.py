@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -81,6 +82,12 @@ class Kue:
                     return event
             seen = len(self.events)
             self._next(deadline)
+
+    def poll(self) -> None:
+        """Takes in what it has told so far."""
+        with contextlib.suppress(TimeoutError, EOFError):
+            while True:
+                self._next(0.0)
 
     def begun(self, job_id: int) -> dict[str, Any]:
         """Waits until a handler has got the job."""

@@ -1,0 +1,142 @@
+"""A mixed fleet: workers of kue 0.11.6 and Celery workers on one type, producers of both kinds, and deaths among all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery import Celery
+
+from ...conftest import SERVERS
+from ...support.dumps import findings
+from ...support.servers import Server
+from ...support.workers import Ledger, Worker, worker
+from .driver import Kue
+
+APP = "tests.interop.kue.fleet_app"
+JOBS = 300
+TTL = 2500
+"""ms that a job may run: what kue does for jobs of workers that died. Longer than any takes, and than a lease."""
+LATER = 4_000_000_000_000
+"""A moment after all that is delayed."""
+
+
+def jobs(count: int) -> list[dict[str, Any]]:
+    """Jobs with priorities, delays and failures."""
+    dice, made = random.Random(7), []
+    for number in range(count):
+        fails = dice.choice((0, 0, 0, 1, 2))
+        data = {"n": number, "do": "fail" if fails else "ok", "fails": fails, "message": "again", "ms": dice.choice((5, 20, 60))}
+        made.append({**data, "result": {"n": number}, "priority": dice.randrange(-10, 11), "delay": dice.choice((0, 0, 300))})
+    return made
+
+
+class Effects:
+    """What has happened to which job, on both sides."""
+
+    def __init__(self, server: Server, originals: list[Kue]) -> None:
+        self._ledger, self._originals = Ledger(server), originals
+
+    def of(self, side: str, event: str) -> Counter[str]:
+        """How often it has happened to each id."""
+        if side == "ours":
+            return Counter(str(name) for name in self._ledger.names({"begin": "start"}.get(event, event)))
+        for original in self._originals:
+            original.poll()
+        return Counter(str(each["id"]) for original in self._originals for each in original.events if each["event"] == event)
+
+    def all(self, event: str) -> Counter[str]:
+        return self.of("ours", event) + self.of("theirs", event)
+
+    def wait(self, number: int, seconds: float = 60.0) -> None:
+        """Returns when so many jobs have had their effect."""
+        deadline = time.monotonic() + seconds
+        while len(self.all("end")) < number:
+            assert time.monotonic() < deadline, f"{len(self.all('end'))} of {number} in {seconds} s"
+            time.sleep(0.05)
+
+
+def a_pool_child(server: Server, parent: Worker) -> int:
+    """The pid of a process in which a task of this worker has run."""
+    children = {int(pid) for pid in Path(f"/proc/{parent.process.pid}/task/{parent.process.pid}/children").read_text().split()}
+    return next(line["pid"] for line in reversed(Ledger(server).lines()) if line["pid"] in children)
+
+
+def test_every_job_has_its_effect_once_whoever_dies(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(SERVERS[-1].start(tmp_path))
+        client = server.client()
+        broker = server.url(family="kue")
+        originals = [stack.enter_context(Kue.start(server)) for _ in range(3)]
+        effects = Effects(server, originals)
+        prefork, threads, solo = (
+            stack.enter_context(
+                worker(server, tmp_path, pool=pool, concurrency=2, name=pool, app=APP, queues="work", broker=broker)
+            )
+            for pool in ("prefork", "threads", "solo")
+        )
+        made = jobs(JOBS)
+        _make(server, originals[0], made, broker)
+        for original in originals:
+            original.call("process", type="work", concurrency=2)
+        effects.wait(JOBS // 6)
+        originals[0].kill()
+        os.kill(a_pool_child(server, prefork), signal.SIGKILL)
+        effects.wait(JOBS // 3)
+        threads.kill()
+        effects.wait(JOBS // 2)
+        for original in originals:
+            original.kill()
+        effects.wait(JOBS)
+
+        ends = effects.all("end")
+        assert len(ends) == JOBS
+        assert len(effects.of("ours", "end")) > JOBS / 30
+        assert len(effects.of("theirs", "end")) > JOBS / 30
+        # Whoever was killed had two jobs at most, whose effect may be there, and its end not.
+        assert sum(ends.values()) - JOBS <= 2 * 5
+        _settled(client)
+        with Kue.start(server) as fresh:
+            counts = fresh.call("counts")
+            assert {state: counts[state] for state in ("inactive", "delayed", "active", "failed")} == dict.fromkeys(
+                ("inactive", "delayed", "active", "failed"), 0
+            )
+            assert counts["complete"] == JOBS
+            by_side = {side: next(iter(effects.of(side, "end"))) for side in ("ours", "theirs")}
+            seen = [fresh.call("get", id=int(job_id)) for job_id in by_side.values()]
+            assert seen[0].keys() - {"error", "failed_at"} == seen[1].keys() - {"error", "failed_at"}
+        assert findings(client, "kue", "q", LATER) == []
+        for worker_left in (prefork, solo):
+            assert worker_left.stop() == 0
+        assert [key for key in client.scan_iter("ferryman:live:*") if b":publisher:" not in key] == []
+
+
+def _make(server: Server, original: Kue, made: list[dict[str, Any]], broker: str) -> None:
+    """Half of the jobs by kue, half by Celery; all with three attempts and a limit."""
+    theirs = [{"type": "work", "data": data, "options": _options(data) | {"attempts": 4, "ttl": TTL}} for data in made[::2]]
+    original.call("createAll", jobs=theirs)
+    mapping = server.folder / "mapping.toml"
+    mapping.write_text("[queue.work]\nattempts = 4\n")
+    with Celery(broker=f"{broker}&mapping={mapping}", set_as_current=False) as app:
+        for data in made[1::2]:
+            countdown = {"countdown": data["delay"] / 1000} if data["delay"] else {}
+            app.send_task("work", [data], queue="work", priority=data["priority"], time_limit=TTL / 1000, **countdown)
+
+
+def _options(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in ("priority", "delay") if data[name]}
+
+
+def _settled(client: redis.Redis, seconds: float = 10.0) -> None:
+    """Returns when no job is active any more: an effect is there a moment before its job's end is."""
+    deadline = time.monotonic() + seconds
+    while client.zcard("q:jobs:active") or client.zcard("q:jobs:complete") < JOBS:
+        assert time.monotonic() < deadline, {state: client.zcard(f"q:jobs:{state}") for state in ("active", "complete", "failed")}
+        time.sleep(0.05)
