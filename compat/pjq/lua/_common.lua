@@ -178,30 +178,38 @@ local function each_member(text, see)
   end
 end
 
+-- Whether one of these members, {name, text …}, may stand in an object already. Nobody writes their names with escapes; one who did
+-- would have it twice, and readers take the last.
+local function has_any(text, members)
+  for i = 1, #members, 2 do
+    if string.find(text, '"' .. members[i] .. '"', 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
 -- An object with members set to JSON texts, {name, text, name, text …}: in their places, new ones at the end, as a dict does.
 local function with_members(text, members)
-  local texts, pieces, from_here, is_empty = {}, {}, 1, true
+  local texts, known, pieces, from_here = {}, {}, {}, 1
   for i = 1, #members, 2 do
     texts[members[i]] = members[i + 1]
   end
-  local known = {}
-  each_member(text, function(name, from, to)
-    is_empty = false
-    if texts[name] then
-      known[name] = true
-      append(pieces, string.sub(text, from_here, from - 1), texts[name])
-      from_here = to + 1
-    end
-  end)
-  local brace = #text
-  while string.sub(text, brace, brace) ~= '}' do
-    brace = brace - 1
+  if has_any(text, members) then
+    each_member(text, function(name, from, to)
+      if texts[name] then
+        known[name] = true
+        append(pieces, string.sub(text, from_here, from - 1), texts[name])
+        from_here = to + 1
+      end
+    end)
   end
-  append(pieces, string.sub(text, from_here, brace - 1))
+  append(pieces, string.sub(text, from_here, string.find(text, '}%s*$') - 1))
+  local comma = string.find(text, '^%s*{%s*}') and '' or ','
   for i = 1, #members, 2 do
     if not known[members[i]] then
-      append(pieces, (is_empty and '"' or ',"') .. members[i] .. '":', members[i + 1])
-      is_empty = false
+      append(pieces, comma .. '"' .. members[i] .. '":', members[i + 1])
+      comma = ','
     end
   end
   return table.concat(pieces) .. '}'
@@ -305,12 +313,15 @@ local function finish(queue, at, worker, id, outcome)
   local record = record_of(id)
   local known = call('HMGET', record, 'json', 'dispatched_at')
   local started, done = known[2] or iso_text(at), seconds_text(at)
-  if known[1] and object_of(known[1]) then
+  if known[1] then
     local members = {'dispatched_at', quoted(started), 'started_at', quoted(started), 'finished_at', done}
     for _, each in ipairs(outcome) do
       append(members, each)
     end
-    call('HSET', record, 'json', with_members(known[1], members))
+    local is_object, json = pcall(with_members, known[1], members)
+    if is_object and string.find(json, '^%s*{') then
+      call('HSET', record, 'json', json)
+    end
   end
   call('HSET', record, 'started_at', started, 'worker_uuid', worker, 'finished_at', done)
   call('ZADD', finished(queue), done, id)
