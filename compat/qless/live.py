@@ -127,11 +127,11 @@ class QlessLive(ForeignFamily):
             to_bytes(job.queue if job.name is None else job.name),
             check_data(job.payload),
             max(job.delay_ms, 0) / 1000,
-            _number(job.priority, "priority"),
-            _names(job.options.get("tags"), "tags"),
+            number(job.priority, "priority"),
+            name_list(job.options.get("tags"), "tags"),
             _retries(job.options),
-            _names(job.options.get("depends"), "depends"),
-            _names(job.options.get("throttles"), "throttles"),
+            name_list(job.options.get("depends"), "depends"),
+            name_list(job.options.get("throttles"), "throttles"),
             job.publication or "",
             job.extra or "",
         )
@@ -177,7 +177,7 @@ class QlessLive(ForeignFamily):
     ) -> Call[tuple[Outcome, ...]]:
         """Ends jobs that are done, each with new data if it has some, or sends them to their next queue."""
         pairs = [part for job_id, data in jobs for part in (to_bytes(job_id), data or b"")]
-        args = (to_bytes(consumer), to_bytes(next_queue), delay_ms / 1000, _names(depends or None, "depends"), *pairs)
+        args = (to_bytes(consumer), to_bytes(next_queue), delay_ms / 1000, name_list(depends or None, "depends"), *pairs)
         return self._of_queue("complete", queue, now, args, lambda reply: tuple(_OUTCOMES[state] for state in reply))
 
     def fail(
@@ -312,7 +312,7 @@ def check_data(data: bytes) -> bytes:
     return data
 
 
-def _number(value: float | None, what: str) -> Argument:
+def number(value: float | None, what: str) -> Argument:
     if value is None:
         return ""
     if not isinstance(value, int | float) or not math.isfinite(value):
@@ -331,7 +331,7 @@ def _retries(options: Mapping[str, Any]) -> Argument:
     return retries
 
 
-def _names(names: Any, what: str) -> Argument:
+def name_list(names: Any, what: str) -> Argument:
     """A list of names as JSON; '' for None."""
     if names is None:
         return ""

@@ -222,9 +222,10 @@ end
 
 local function remove_tag(queue, tag, id)
   call('ZREM', QL .. 't:' .. tag, id)
-  local left = call('ZINCRBY', QL .. 'tags', -1, tag)
-  if is_reqless(queue) and tonumber(left) <= 0 then
+  if is_reqless(queue) and call('EXISTS', QL .. 't:' .. tag) == 0 then
     call('ZREM', QL .. 'tags', tag)
+  else
+    call('ZINCRBY', QL .. 'tags', -1, tag)
   end
 end
 
@@ -291,8 +292,10 @@ end
 local function throttle_job(now, queue, throttle, id)
   call('ZADD', throttled_by(throttle), now, id)
   call('ZADD', zset(queue, 'throttled'), now, id)
-  call('HSET', RECORD .. id, 'state', 'throttled')
-  log_event(now, queue, id, 'throttled', {queue = queue})
+  if call('HGET', RECORD .. id, 'state') ~= 'throttled' then -- which it keeps in work
+    call('HSET', RECORD .. id, 'state', 'throttled')
+    log_event(now, queue, id, 'throttled', {queue = queue})
+  end
 end
 
 local MOST_RELEASED = 10
@@ -492,7 +495,7 @@ local function spawn(now, queue, limit)
     if not klass or not interval then
       call('ZREM', key, template) -- its record was deleted by somebody
     else
-      local due = tonumber(call('ZSCORE', key, template))
+      local due = math.floor(tonumber(call('ZSCORE', key, template)))
       backlog = tonumber(backlog or nil) or 0
       if backlog > 0 then
         local behind = math.ceil((now - due) / interval)
@@ -508,7 +511,7 @@ local function spawn(now, queue, limit)
         end
         local fields = {
           'jid', id, 'klass', klass, 'data', data, 'priority', priority, 'tags', tags, 'state', 'waiting', 'worker', '',
-          'expires', 0, 'queue', queue, 'retries', retries, 'remaining', retries, 'time', string.format('%.20f', math.floor(due)),
+          'expires', 0, 'queue', queue, 'retries', retries, 'remaining', retries, 'time', string.format('%.20f', due),
         }
         if core(queue) ~= 'unified' then
           append(fields, 'spawned_from_jid', template)
@@ -519,7 +522,7 @@ local function spawn(now, queue, limit)
         call('HMSET', RECORD .. id, unpack(fields))
         log_event(due, queue, id, 'put', {q = queue})
         into_work(due, queue, priority, id)
-        due = math.floor(due) + interval
+        due = due + interval
         call('ZADD', key, due, template)
         made = made + 1
       end

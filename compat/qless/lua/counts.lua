@@ -1,0 +1,28 @@
+-- How many jobs some queues have in each state, as qless counts. Changes nothing: what is due waits.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what the keys of qless begin with
+-- ARGV[1]   now
+-- ARGV[2]   core
+-- ARGV[3…]  queues; none: all
+-- Result    for each queue {name, waiting, running, stalled, scheduled, depends, recurring, throttled, 1 if it is paused}
+
+return reply_of(function()
+  local now = seconds()
+  local names, rows = {unpack(ARGV, 3)}, {}
+  if #names == 0 then
+    names = call('ZRANGE', QL .. 'queues', 0, -1)
+  end
+  for _, queue in ipairs(names) do
+    local function cards(index)
+      return call('ZCARD', zset(queue, index))
+    end
+    local due = call('ZCOUNT', zset(queue, 'scheduled'), '-inf', now)
+    local stalled = call('ZCOUNT', locks_of(queue), '-inf', now)
+    append(rows, {
+      queue, cards('work') + due, cards('locks') - stalled, stalled, cards('scheduled') - due, cards('depends'), cards('recur'),
+      cards('throttled'), call('SISMEMBER', QL .. 'paused_queues', queue),
+    })
+  end
+  return rows
+end)

@@ -1,0 +1,36 @@
+-- Adds jobs to those that a job waits for, or takes some or all of them away. Only where it waits for some.
+--
+-- KEYS[1]   root of the side keys
+-- KEYS[2]   what the keys of qless begin with
+-- ARGV[1]   now
+-- ARGV[2]   core
+-- ARGV[3]   id
+-- ARGV[4]   'on'; 'off'; 'none': away with all
+-- ARGV[5…]  ids of the others
+-- Result    1; 0 if it waits for none
+
+local id, change = ARGV[3], ARGV[4]
+
+return reply_of(function()
+  local now = seconds()
+  if fields_of(id, 'state') ~= 'depends' then
+    return 0
+  end
+  local mine = RECORD .. id .. '-dependencies'
+  local others = {unpack(ARGV, 5)}
+  if change == 'on' then
+    wait_for(id, open_ones(others))
+    return 1
+  end
+  if change == 'none' then
+    others = call('SMEMBERS', mine)
+  end
+  for _, other in ipairs(others) do
+    call('SREM', RECORD .. other .. '-dependents', id)
+    call('SREM', mine, other)
+  end
+  if call('SCARD', mine) == 0 then
+    stop_waiting(now, id, false)
+  end
+  return 1
+end)

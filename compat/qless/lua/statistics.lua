@@ -1,0 +1,18 @@
+-- The statistics of a queue on one day. Changes nothing.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  what the keys of qless begin with
+-- ARGV[1]  now
+-- ARGV[2]  core
+-- ARGV[3]  queue
+-- ARGV[4]  a moment of the day, seconds
+-- Result   {wait, run, counters}, each {field, value, …}
+
+return reply_of(function()
+  local queue, day = ARGV[3], day_of(tonumber(ARGV[4]))
+  local found = {}
+  for _, kind in ipairs({'wait', 'run', 'stats'}) do
+    append(found, call('HGETALL', QL .. 's:' .. kind .. ':' .. day .. ':' .. queue))
+  end
+  return found
+end)

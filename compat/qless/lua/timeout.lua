@@ -1,0 +1,27 @@
+-- Takes a job from its worker at once. It waits in front of all others, called stalled; the attempt does not count.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  what the keys of qless begin with
+-- ARGV[1]  now
+-- ARGV[2]  core
+-- ARGV[3]  id
+-- Result   1; 0 if nobody runs it
+
+local id = ARGV[3]
+
+return reply_of(function()
+  local now = seconds()
+  local state, queue, worker, throttles = fields_of(id, 'state', 'queue', 'worker', 'throttles')
+  if state ~= 'running' then
+    return 0
+  end
+  log_event(now, queue, id, 'timed-out')
+  call('ZADD', zset(queue, 'work'), '+inf', id)
+  call('ZREM', locks_of(queue), id)
+  if throttles then
+    release_throttles(now, id, throttles)
+  end
+  call('HMSET', RECORD .. id, 'state', 'stalled', 'expires', 0)
+  publish_lost_lock(id, worker)
+  return 1
+end)
