@@ -37,7 +37,7 @@ from ...schema.text import to_bytes, to_text
 from .. import side
 from ..numbers import parse_int, parse_number
 from . import lua_json
-from .keys import layout
+from .keys import LOCK_MS, layout
 from .look import KEYS_TO_SEE, refuse_others
 from .new_job import checked_id, data_of, options_of, tags_of
 
@@ -68,6 +68,7 @@ class BeeLive(ForeignFamily):
     name: ClassVar[str] = "bee"
     priority_direction: ClassVar[Literal[-1, 0, 1]] = -1
     arguments: ClassVar[Literal["one", "list", "object"]] = "list"
+    longest_lease_ms: ClassVar[int | None] = LOCK_MS
 
     prefix: str = "bee"
     side_prefix: str = DEFAULT_PREFIX

@@ -115,6 +115,12 @@ def test_tasks_names_and_payloads_are_mapped_in_both_directions():
     assert "args" in json.loads(published(given, "mail", "mail", [], {"to": "a"}).payload)
 
 
+def test_keyword_arguments_are_the_only_argument_where_a_payload_is_a_list_of_them():
+    given = messages("bee", JobMapping({"mail": QueueMapping({"mail": "shop.send"}, args="kwargs")}))
+    assert call(delivered(given, "mail", [{"to": "a"}])) == ("shop.send", [], {"to": "a"})
+    assert json.loads(published(given, "mail", "shop.send", [], {"to": "a"}).payload) == [{"to": "a"}]
+
+
 def test_a_name_of_a_jobs_own_is_mapped():
     given = messages("qless", JobMapping({"mail": QueueMapping({"Send": "shop.send"})}))
     job = published(given, "mail", "shop.send", [{"to": "a"}])

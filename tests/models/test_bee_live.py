@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 QUEUE = "mail"
 LEASE = 30_000
-BEAT = 30_000
 
 FROM_DEAD_WORKERS = {"BEE-16", "BEE-17", "BEE-18"}
 """What a dead worker leaves until its locks have expired, and its counters after that."""

@@ -126,7 +126,7 @@ class JobMessages:
         elif mapped.args == "kwargs":
             if args:
                 return None
-            value = kwargs
+            value = [kwargs] if self.family.arguments == "list" else kwargs
         elif kwargs:
             return None
         elif self.family.arguments == "list":
@@ -247,6 +247,8 @@ class JobMessages:
         if callable(mapped.args):
             return task, *_by_function(job, mapped.args, payload)
         if mapped.args == "kwargs":
+            if self.family.arguments == "list" and isinstance(payload, list) and len(payload) == 1:
+                (payload,) = payload
             if not isinstance(payload, dict):
                 raise MalformedValue(f"job {job.id!r} has a payload that is no JSON object: {show(job.payload)}")
             return task, [], payload

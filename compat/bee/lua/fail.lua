@@ -10,7 +10,7 @@
 -- ARGV[5]   message
 -- ARGV[6]   '1' if no attempt may follow
 -- ARGV[7]   delay of the next attempt, ms; '' for that of the job's options
--- ARGV[8]   data that the job has from then on, JSON; '' for the same
+-- ARGV[8]   data that the job has from then on, JSON, stored as it is (see put.lua); '' for the same
 -- ARGV[9]   what Celery knows of it from then on, '' for the same
 -- Result    'scheduled', 'failed', or 'lost': it was not the consumer's any more
 
@@ -30,8 +30,8 @@ return reply_of(function()
   if not is_held(queue, id) then
     return 'lost'
   end
-  if data ~= '' then
-    data = encoded_again(data) or refuse('refused', 'its new data is not JSON that bee can read')
+  if data ~= '' and not encoded_again(data) then
+    refuse('refused', 'its new data is not JSON that bee can read')
   end
   local found = call('HMGET', record, 'options', 'retries')
   local options, retries = options_of(found[1]), tonumber(found[2]) or 0

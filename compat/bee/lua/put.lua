@@ -12,6 +12,9 @@
 -- ARGV[8]   id of the parent, '' without
 -- ARGV[9]   what Celery knows of the job, '' for nothing
 -- ARGV[10]  publication, '' without
+-- bee stores data as Lua writes it again: an empty list as an object, numbers of 14 digits. What Celery has put is stored as it came,
+-- so that its own tasks get back what they were called with; bee's workers see the same in both cases, since a pop writes it again.
+--
 -- Result    the id; that of the first job for a publication that is repeated. Refused: a known id, a cancelled parent, text that is
 --           not JSON. Nothing is written then.
 
@@ -66,6 +69,7 @@ return reply_of(function()
   elseif parent ~= '' and call('HGET', record_of(parent), 'status') == 'canceled' then
     refuse('refused', 'its parent ' .. parent .. ' is cancelled')
   end
+  data = ARGV[9] == '' and data or ARGV[5]
   local record = record_of(id)
   connect()
   local waits = depend(wanted(options, tags))

@@ -14,7 +14,7 @@ from ferryman.schema.errors import KeyspaceRefused, PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
 from ferryman.schema.native.scripts.results import Purged, Renewed, Taken
 
-from ...support.bee import events, keyspace, side_keys
+from ...support.bee import events, json_bytes, keyspace, side_keys
 
 T = 1_800_000_000_000
 ANN, BOB = "web-1:2:ann", "web-2:3:bob"
@@ -34,7 +34,7 @@ class Keyspace:
         options = {
             name: fields.pop(name) for name in list(fields) if name not in ("priority", "delay_ms", "extra", "publication")
         }
-        job = NewJob("mail", json.dumps(arguments).encode(), id=jid, options=options, **fields)
+        job = NewJob("mail", json_bytes(arguments), id=jid, options=options, **fields)
         return str(self.send(self.live.put(job, now=now)))
 
     def take(self, consumer: str = ANN, n: int = 1, *, now: int = T, **options: Any) -> Taken:
@@ -91,6 +91,19 @@ def test_a_payload_is_the_list_of_arguments_or_the_only_one(
     (job,) = bee.take().jobs
     assert isinstance(job, ForeignDelivery)
     assert json.loads(job.payload) == json.loads(taken.replace(b'"args":[1],"kwargs":{}', b'"kwargs":{},"args":[1]'))
+
+
+def test_celery_gets_back_exactly_what_it_has_put_and_bee_sees_what_it_would_have_stored(bee: Keyspace) -> None:
+    bee.live = BeeLive(hashes=False)
+    arguments = b'[[],{"a":[]},12345678901234567,"a/b"]'
+    celerys = bee.send(bee.live.put(NewJob("mail", arguments, extra=b'{"task":"t"}'), now=T))
+    own = bee.send(bee.live.put(NewJob("mail", arguments), now=T + 1))
+    payloads = [job.payload for job in bee.take(n=2, now=T + 2).jobs if isinstance(job, ForeignDelivery)]
+    assert payloads == [arguments, b'[{},{"a":{}},1.2345678901235e+16,"a\\/b"]']
+    seen = [bee.send(bee.live.get([jid], now=T))[0]["data"] for jid in (celerys, own)]
+    assert seen[0] == seen[1] == [{}, {"a": {}}, 1.2345678901235e16, "a/b"]
+    bee.send(bee.live.retry("mail", ANN, celerys, 0, failure=Failure("x"), payload=b'[[],{"b":[]}]', now=T + 3))
+    assert [job.payload for job in bee.take(now=T + 4).jobs if isinstance(job, ForeignDelivery)] == [b'[[],{"b":[]}]']
 
 
 def test_what_others_have_stored_as_arguments_is_given_as_a_list() -> None:
