@@ -10,7 +10,7 @@ import redis
 from ferryman.compat.pjq.client import PjqClient
 from ferryman.compat.pjq.live import PjqLive
 from ferryman.schema.connection.call import run as send
-from ferryman.schema.errors import KeyspaceRefused, MalformedValue, UsageError
+from ferryman.schema.errors import KeyspaceRefused, MalformedValue, PublishRefused, UsageError
 from ferryman.schema.live import Failure, NewJob
 from ferryman.transport.settings import Settings
 from kombu import Connection
@@ -699,6 +699,56 @@ def test_keys_of_others_in_the_same_database_do_not_matter(pjq: PjqClient, clien
 def test_a_replica_is_refused(pjq: PjqClient) -> None:
     with pytest.raises(KeyspaceRefused, match="replica"):
         pjq.live.look().parse([b"ok", [1, []]])
+
+
+# Names, sizes, and a full server
+
+
+@pytest.mark.parametrize("prefix", ["app:", "{pjq}", "größe*?[x]:"])
+@pytest.mark.parametrize("queue", ["", "a:b", 'größe/"q" \n', "x" * 500])
+def test_whatever_the_names_all_keys_stand_where_they_must(client: redis.Redis, prefix: str, queue: str) -> None:
+    pjq = PjqClient(client, prefix=prefix, side_prefix="side")
+    first, second = "ä : b", "\udcff"
+    for job_id in (first, second):
+        client.hset(prefix.encode() + job_id.encode("utf-8", "surrogateescape"), "json", b"{}")
+        client.lpush(f"{prefix}jobs_queued:{queue}", job_id.encode("utf-8", "surrogateescape"))
+    pjq.put(queue, {"n": 1}, job_id="third", now=NOW)
+    taken = pjq.take(queue, 9, now=NOW)
+    assert [each.id for each in taken] == [first, second, "third"]
+    pjq.complete(taken[0], now=NOW)
+    pjq.retry(taken[1], 1, now=NOW)
+    assert pjq.requeue(taken[2], now=NOW)
+    pjq.run_timers(now=NOW + 1)
+    assert pjq.size(queue).waiting == 2
+    pjq.close(now=NOW)
+    assert all(key.startswith(prefix.encode()) for key in everything(client))
+
+
+def test_no_more_payload_comes_at_once_than_is_wanted_but_one_job_at_least(pjq: PjqClient, client: redis.Redis) -> None:
+    for job_id in ("a", "b", "c"):
+        pjq.put(QUEUE, {"x": "y" * 1000}, job_id=job_id)
+    call = pjq.live.take(QUEUE, "ours", 9, 9000, fetch_bytes=2500)
+    assert [each.id for each in send(client, call).jobs] == ["a", "b"]
+    assert [each.id for each in send(client, pjq.live.take(QUEUE, "ours", 9, 9000, fetch_bytes=1)).jobs] == ["c"]
+
+
+def test_a_full_server_can_be_drained_and_takes_no_new_job(pjq: PjqClient, client: redis.Redis) -> None:
+    put_all(pjq, "a", "b", "c", "d")
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(PublishRefused):
+            pjq.put(QUEUE, {}, job_id="e")
+        first, second, third = pjq.take(QUEUE, 3, now=NOW)
+        assert pjq.heartbeat(QUEUE, now=NOW)
+        assert pjq.complete(first, now=NOW) == "completed"
+        assert pjq.fail(second, "x", now=NOW) == "failed"
+        assert pjq.requeue(third, now=NOW)
+        assert pjq.cancel(QUEUE, "d") == "waiting"
+        pjq.run_timers(now=NOW)
+        assert pjq.purge(QUEUE) == 1
+    finally:
+        client.config_set("maxmemory", 0)
+    assert set(seen(client)) == {F, b"a", b"b"}
 
 
 # Under Celery
