@@ -68,6 +68,8 @@ def explained(error: Any, words: Sequence[Word] = (), script: str | None = None)
     if command is not None:
         by = f" in {caller or 'a script'}" if in_script else ""
         return Forbidden(f"the user may not call {command.upper().replace('|', ' ')}{by}{on_keys}: grant +{command} ({said})")
+    if _OF_A_CHANNEL in text and in_script:
+        return Forbidden(f"the user may not publish on a channel of {caller or 'a script'}: grant its pattern ({said})")
     if _OF_A_CHANNEL in text and words:
         channel = to_text(_bytes(words[1]))
         return Forbidden(f"the user may not {caller} on channel {show(channel)}: grant &{show(channel)} ({said})")

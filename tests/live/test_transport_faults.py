@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
 from ferryman.schema.connection.permission import Forbidden
+from ferryman.transport import revoke
 from ferryman.transport.errors import CONNECTION_ERRORS
 from kombu import Connection, Consumer, Queue
 
-from ..support.acl import user
+from ..support.acl import KUE, kue_shop_rule, patterns, user
 from ..support.brokers import finish, script
 from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
 from ..support.live_systems import SYSTEMS, side_keys
@@ -163,6 +163,30 @@ def test_a_consumer_hears_of_jobs_again_after_the_server_was_out_of_reach(kue):
             for n in range(1, 4):
                 kue.put({"n": n})
                 receiver.wait(n)
+
+
+def test_the_published_rule_is_enough_for_all_that_a_broker_does(broker):
+    family = broker.system.family
+    words = [word for word in kue_shop_rule() if word not in (*KUE, "&q:*")]
+    rule, url = [*words, *patterns(family), *channels(family)], broker.url().replace("ferryman://", "ferryman://shop:secret@")
+    with broker.server.client() as client, user(client, "shop", rule), Connection(url) as connection:
+        channel = connection.default_channel
+        for n in range(3):
+            publish(connection, [{"n": n}], headers={"id": f"id-{n}"})
+        channel.basic_get(QUEUE).requeue()
+        channel.basic_get(QUEUE).reject()
+        assert len(receive(connection)) == 1
+        publish(connection, [{}], headers={"id": "revoked"})
+        assert revoke(connection, "revoked") == 1
+        channel.queue_purge(QUEUE)
+        for call in broker.system.live.timers(delivery_limit=3):
+            channel.session.link.run(call)
+    assert (broker.size().waiting, broker.size().held) == (0, 0)
+
+
+def channels(family):
+    """The patterns of a family's keys as those of its channels."""
+    return ["&" + pattern.lstrip("~") for pattern in patterns(family)]
 
 
 def test_a_user_without_rights_to_the_systems_keys_gets_one_sentence_that_says_which(kue):

@@ -18,6 +18,12 @@ def published_rules() -> tuple[list[str], list[str]]:
     return one.replace("\\\n", " ").split(), more.split()
 
 
+def kue_shop_rule() -> list[str]:
+    """The words of the rule for a broker on kue's keyspace."""
+    (rule,) = re.findall(r"ACL SETUSER kue-shop (.*?)\n\n", BROKER.read_text(encoding="utf-8"), re.DOTALL)
+    return rule.replace("\\\n", " ").split()
+
+
 ACCESS = Path(__file__).parents[2] / "docs" / "access.md"
 KUE = ["~q:*", "~promotion:lock", "~activeJobsTTL:lock"]
 """The patterns for which users write those of another family."""

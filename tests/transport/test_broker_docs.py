@@ -7,6 +7,7 @@ import re
 from ferryman.schema.connection.address import IGNORED_OPTIONS, OPTIONS
 from ferryman.schema.native.scripts.arguments import SETTINGS
 from ferryman.transport import settings
+from ferryman.transport.live.mapping import parse
 
 from ..support.acl import BROKER
 
@@ -26,6 +27,13 @@ DEFAULTS = {
 def section(title: str) -> str:
     (text,) = re.findall(rf"^## {title}\n(.*?)(?=^## )", BROKER.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return text
+
+
+def test_the_mapping_file_of_the_page_is_one():
+    (text,) = re.findall(r"```toml\n(.*?)```", section("Another system's keyspace"), re.DOTALL)
+    found = parse(text).of("email")
+    assert (found.tasks, found.args, found.excluded) == ({"email": "shop.send_mail"}, "kwargs", {"audit"})
+    assert set(found.options) == {"attempts", "backoff"}
 
 
 def test_every_option_stands_in_the_table_and_no_other():
