@@ -1,4 +1,4 @@
-"""The Celery app of the original's workers: stock Celery on ``redis://``, as ``consumer.py`` has it beside them.
+"""The Celery app of all workers, those of stock Celery on ``redis://`` and ours on ``ferryman://…?family=kombu``.
 
 Its broker and ledger come from the environment, as those of ``tests/support/tasks.py`` do.
 """
@@ -12,22 +12,26 @@ from celery import Celery, Task
 
 from .effects import Ledger, Retried, run
 
-app = Celery("fleet", broker=os.environ.get("FERRYMAN_TEST_BROKER", "redis://localhost:1/0"))
+BROKER = os.environ.get("FERRYMAN_TEST_BROKER", "redis://localhost:1/0")
+IS_ORIGINAL = BROKER.startswith("redis")
+OPTIONS = {
+    "visibility_timeout": float(os.environ.get("FERRYMAN_TEST_VISIBILITY", "3600")),
+    "unacked_restore_interval": 0.2,
+    "unacked_restore_throttle": 1,
+}
+
+app = Celery("fleet", broker=BROKER)
 app.conf.update(
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={
-        "visibility_timeout": float(os.environ.get("FERRYMAN_TEST_VISIBILITY", "3600")),
-        "unacked_restore_interval": 0.2,
-        "unacked_restore_throttle": 1,
-        "global_keyprefix": os.environ.get("FERRYMAN_TEST_PREFIX", ""),
-    },
+    broker_transport_options=OPTIONS if IS_ORIGINAL else {"lease": 2.0},
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
     worker_send_task_events=False,
 )
-LEDGER = Ledger(redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1")), "original")
+SIDE = "original" if IS_ORIGINAL else "celery"
+LEDGER = Ledger(redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1")), SIDE)
 
 
 @app.task(bind=True, name="fleet.work", max_retries=3)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -43,7 +43,21 @@ def server(fleet_server: Server) -> Server:
 
 def original(server: Server, folder: Path, name: str, visibility: float = 3600.0) -> contextlib.AbstractContextManager[Worker]:
     """A stock Celery worker."""
-    broker = f"redis://{server.host}:{server.port}/0"
+    return celery_worker(server, folder, name, f"redis://{server.host}:{server.port}/0", visibility)
+
+
+def on_ferryman(server: Server, folder: Path, name: str, visibility: float = 3600.0) -> contextlib.AbstractContextManager[Worker]:
+    """A Celery worker on our broker."""
+    return celery_worker(server, folder, name, ferryman_url(server, visibility), visibility)
+
+
+def ferryman_url(server: Server, visibility: float = 3600.0) -> str:
+    return server.url(family="kombu", prefix="", visibility_timeout=visibility)
+
+
+def celery_worker(
+    server: Server, folder: Path, name: str, broker: str, visibility: float
+) -> contextlib.AbstractContextManager[Worker]:
     options = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return worker(
         server, folder, name=name, app=APP, concurrency=1, options=options, queues=QUEUE, broker=broker, visibility=visibility
@@ -80,6 +94,11 @@ def started(ledger: Ledger, side: str) -> int:
     return sum(line["event"] == "start" and line["side"] == side for line in ledger.lines())
 
 
+def is_busy(lines: list[dict[str, Any]], side: str) -> bool:
+    """Whether all of one side's processes are in the midst of a job: they were seen to begin one, and not to end it."""
+    return all(event == "start" for event in {line["pid"]: line["event"] for line in lines if line["side"] == side}.values())
+
+
 def ends(ledger: Ledger) -> Counter[str]:
     return Counter(line["name"] for line in ledger.lines() if line["event"] == "end")
 
@@ -95,21 +114,30 @@ def wait_until_empty(client: redis.Redis, seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def publish_both(server: Server, count: int, dice: random.Random) -> dict[str, int]:
-    """Jobs of both kinds of producers, with priorities, delays and failures: name -> how often it fails."""
+def publish_both(server: Server, count: int, dice: random.Random, url: str | None = None) -> dict[str, int]:
+    """Jobs of both kinds of producers, with priorities, delays and failures: name -> how often it fails.
+
+    ``url``: where Celery publishes ours; None: a KombuClient does.
+    """
     client, failures = client_of(server), {}
-    with celery(server) as app, app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
+    with contextlib.ExitStack() as stack:
+        apps = [
+            stack.enter_context(celery(server)),
+            *([stack.enter_context(Celery(broker=url, set_as_current=False))] if url else []),
+        ]
+        producers = [app.amqp.Producer(stack.enter_context(app.connection_for_write())) for app in apps]
         for number in range(count):
             name = f"{'original' if number % 2 else 'ours'}-{number}"
             failures[name] = dice.choice((0, 0, 0, 0, 1, 2))
             args = [name, dice.choice((0.0, 0.0, 0.01)), failures[name]]
             priority = dice.randrange(10)
             delay = dice.choice((0, 0, 0, 0.3))
-            if number % 2:
+            if number % 2 == 0 and url is None:
+                client.publish(QUEUE, "fleet.work", args, priority=priority, delay_ms=round(delay * 1000))
+            else:
+                app, producer = apps[number % 2 - 1], producers[number % 2 - 1]
                 countdown = {"countdown": delay} if delay else {}
                 app.send_task("fleet.work", args, queue=QUEUE, priority=priority, producer=producer, **countdown)
-            else:
-                client.publish(QUEUE, "fleet.work", args, priority=priority, delay_ms=round(delay * 1000))
     return failures
 
 
@@ -134,17 +162,19 @@ def test_a_mixed_fleet_runs_every_job_once_and_leaves_nothing_behind(server: Ser
 
 
 def test_nothing_is_lost_when_workers_of_both_kinds_are_killed_and_all_originals_at_last(server: Server, tmp_path: Path) -> None:
-    ledger, names = Ledger(server), [f"job-{number}" for number in range(40)]
+    ledger, names = Ledger(server), [f"job-{number}" for number in range(24)]
     with celery(server) as app:
         for name in names:
-            app.send_task("fleet.work", [name, 0.1], queue=QUEUE)
+            app.send_task("fleet.work", [name, 0.3], queue=QUEUE)
     with contextlib.ExitStack() as fleet:
         originals = [fleet.enter_context(original(server, tmp_path, f"o{number}", SOON)) for number in (1, 2)]
         mine = [fleet.enter_context(ours(server, tmp_path, f"f{number}", SOON)) for number in (1, 2)]
-        ledger.wait(lambda _: started(ledger, "ours") >= 4 and started(ledger, "original") >= 2)
-        os.killpg(mine[0].process.pid, signal.SIGKILL)
+        ledger.wait(
+            lambda lines: started(ledger, "ours") >= 4 and len(begun_by(ledger, names)) == 4 and is_busy(lines, "original")
+        )
+        mine[0].kill()
         originals[0].kill()
-        ledger.wait_for("end", 12)
+        ledger.wait(lambda lines: ends(ledger).total() >= 12 and is_busy(lines, "original"))
         originals[1].kill()
         ledger.wait(lambda _: set(ends(ledger)) == set(names))
         assert mine[1].stop() == 0
@@ -182,3 +212,46 @@ def test_what_our_killed_consumers_had_goes_to_the_originals_when_none_of_ours_i
     with server.client() as client:
         client_of(server, 1.0).run_timers(now=round(time.time() * 1000) + 60_000)
         wait_until_empty(client)
+
+
+def begun_by(ledger: Ledger, names: Collection[str]) -> dict[int, str]:
+    """The processes that have begun one of these jobs, and their side."""
+    return {line["pid"]: line["side"] for line in ledger.lines() if line["event"] == "start" and line["name"] in names}
+
+
+def test_celery_workers_on_both_brokers_share_the_queues_of_one_keyspace(server: Server, tmp_path: Path) -> None:
+    """Producers of both kinds, retries and delays; then a worker of each kind is killed; at last all originals are.
+
+    kombu's workers lose what they have popped and not yet noted, so they are killed while a job keeps them from popping.
+    """
+    ledger = Ledger(server)
+    with (
+        original(server, tmp_path, "o1", SOON) as first,
+        original(server, tmp_path, "o2", SOON) as second,
+        on_ferryman(server, tmp_path, "c1", SOON) as third,
+        on_ferryman(server, tmp_path, "c2", SOON) as fourth,
+        Celery(broker=ferryman_url(server, SOON), set_as_current=False) as producer,
+    ):
+        failures = publish_both(server, 150, random.Random(11), ferryman_url(server, SOON))
+        ledger.wait_for("end", 150)
+        assert ends(ledger) == Counter(dict.fromkeys(failures, 1))
+        assert min(started(ledger, "celery"), started(ledger, "original")) > 10, "one side had nothing to do"
+
+        long = [f"long-{number}" for number in range(6)]
+        for name in long:
+            producer.send_task("fleet.work", [name, 0.8], queue=QUEUE)
+        ledger.wait(lambda _: Counter(begun_by(ledger, long).values()) == {"celery": 2, "original": 2})
+        second.kill()
+        third.kill()
+        ledger.wait(lambda _: set(ends(ledger)) == {*failures, *long})
+
+        last = [f"last-{number}" for number in range(3)]
+        for name in last:
+            producer.send_task("fleet.work", [name, 0.8], queue=QUEUE)
+        ledger.wait(lambda _: "original" in begun_by(ledger, last).values())
+        first.kill()
+        ledger.wait(lambda _: set(ends(ledger)) == {*failures, *long, *last})
+        assert fourth.stop() == 0
+    with server.client() as client:
+        assert not client.exists("unacked", "unacked_index", QUEUE)
+        assert not [key for key in client.scan_iter(b"ferryman:live:*") if b":publisher:" not in key]
