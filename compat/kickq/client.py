@@ -12,11 +12,13 @@ import redis
 from ...schema.native.keys import DEFAULT_PREFIX
 from ..client import LEASE, ForeignClient
 from .live import KickqLive
+from .process_options import ProcessOptions
 from .replies import KickqJob
 
 
 class KickqClient(ForeignClient[KickqLive]):
-    """Puts jobs into kickq's queues, and runs them as one of its workers. ``prefix`` is kickq's namespace.
+    """Puts jobs into kickq's queues, and runs them as one of its workers. ``prefix`` is kickq's namespace; ``options``
+    are those of its processes.
 
     >>> with KickqClient("ferryman://localhost/0") as kickq:  # doctest: +SKIP
     ...     kickq.put("send emails", {"to": "a@example.com"}, attempts=3, backoff=60_000)
@@ -36,8 +38,9 @@ class KickqClient(ForeignClient[KickqLive]):
         consumer: str | None = None,
         lease_ms: int = LEASE,
         delivery_limit: int = 5,
+        options: ProcessOptions | None = None,
     ) -> None:
-        live = KickqLive(prefix, side_prefix)
+        live = KickqLive(prefix, side_prefix, options or ProcessOptions())
         super().__init__(live, server, consumer=consumer, lease_ms=lease_ms, delivery_limit=delivery_limit)
 
     def get(self, job_id: str) -> KickqJob | None:

@@ -6,6 +6,9 @@ Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by def
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
@@ -14,9 +17,12 @@ from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
 from .live import KickqLive
+from .process_options import PARAMETERS, ProcessOptions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+
+DEFAULTS = ProcessOptions()
 
 
 class Kickq(KeyFamily):
@@ -25,6 +31,7 @@ class Kickq(KeyFamily):
     name = "kickq"
     title = "kickq, the job queue for Node.js (0.0.1 to 1.1)"
     default_prefix = "kickq"
+    parameters: ClassVar = PARAMETERS
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE
@@ -47,8 +54,15 @@ class Kickq(KeyFamily):
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
 
+    def __init__(self, options: ProcessOptions = DEFAULTS) -> None:
+        self.options = options
+        """What no key of a keyspace in use tells."""
+
+    def configured(self, settings: Mapping[str, Any]) -> Kickq:
+        return Kickq(ProcessOptions(**settings))
+
     def live(self, prefix: str, side_prefix: str) -> KickqLive:
-        return KickqLive(prefix, side_prefix)
+        return KickqLive(prefix, side_prefix, self.options)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

@@ -17,7 +17,8 @@ FLAGS = frozenset({"retry", "hotjob", "ghostRetry"})
 COUNTS = frozenset({"retryTimes", "ghostTimes"})
 
 SHARED = ("attempts", "backoff", "ttl")
-"""``attempts``: all runs that it may have; ``backoff``: ms from a failed run to the next; ``ttl``: ms that a run may take."""
+"""``attempts``: all runs that it may have; ``backoff``: ms from a failed run to the next, True for kickq's own half hour, or
+``{"type": "fixed", "delay": ms}``; ``ttl``: ms that a run may take."""
 
 
 def option_members(options: Mapping[str, Any]) -> bytes:
@@ -33,7 +34,7 @@ def option_members(options: Mapping[str, Any]) -> bytes:
             case "attempts":
                 values["retry"], values["retryTimes"] = _count(name, value) > 1, max(value, 1)
             case "backoff":
-                values["retryInterval"] = _duration(name, value)
+                values["retryInterval"] = _backoff(value)
             case "ttl":
                 values["processTimeout"] = _limit(name, value)
             case "processTimeout":
@@ -48,6 +49,16 @@ def option_members(options: Mapping[str, Any]) -> bytes:
                 known = ", ".join([*SHARED, *DEFAULTS])
                 raise UsageError(f"a kickq job has no option {name!r}; there are: {known}")
     return b",".join(b'"%b":%b' % (name.encode(), Member.of(value).text) for name, value in values.items())
+
+
+def _backoff(value: Any) -> int:
+    if value is True:
+        return int(DEFAULTS["retryInterval"])
+    if isinstance(value, Mapping):
+        if value.get("type", "fixed") != "fixed" or not value.keys() <= {"type", "delay"}:
+            raise UsageError(f"backoff {dict(value)!r} is none that kickq has: every retry of a job waits for the same time")
+        value = value.get("delay", DEFAULTS["retryInterval"])
+    return _duration("backoff", value)
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -35,6 +35,7 @@ from ..members import stringify
 from . import replies
 from .job_options import option_members
 from .keys import counted
+from .process_options import ProcessOptions
 from .record import data_member
 from .replies import KickqJob
 
@@ -46,14 +47,11 @@ TIME_LIMITS = frozenset({"TimeLimitExceeded", "SoftTimeLimitExceeded"})
 
 @frozen
 class KickqLive(ForeignFamily):
-    """The transitions of the jobs under one namespace.
-
-    ``prefix`` is kickq's namespace. Where its processes have the option ``redisOptions.prefix``, which stands before keys and not
-    before channels, their events are not those that are published here.
-    """
+    """The transitions of the jobs under one namespace, which is the ``prefix``."""
 
     prefix: str
     side_prefix: str = DEFAULT_PREFIX
+    options: ProcessOptions = field(factory=ProcessOptions)
 
     name: ClassVar[str] = "kickq"
     time_limit_option = "processTimeout"
@@ -61,16 +59,19 @@ class KickqLive(ForeignFamily):
 
     _root: bytes = field(init=False, repr=False)
     _begin: bytes = field(init=False, repr=False)
+    _channels: bytes = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.prefix or not is_unicode(self.prefix):
             raise UsageError(f"a namespace of kickq must be text, and not empty; {show(self.prefix)!r} can't be one")
         object.__setattr__(self, "_root", side.root("kickq", self.prefix, self.side_prefix))
         object.__setattr__(self, "_begin", to_bytes(self.prefix) + b":")
+        object.__setattr__(self, "_channels", self.options.channels(self.prefix))
 
     def _call(self, name: str, what: str, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T]) -> Call[T]:
         assert __package__
-        return side.call(__package__, name, (self._root, self._begin), now, args, parse, f"kickq {what}")
+        words = (self._channels, self.options.purge_timeout, *args)
+        return side.call(__package__, name, (self._root, self._begin), now, words, parse, f"kickq {what}")
 
     def _about(self, name: str, queue: str, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T]) -> Call[T]:
         """A call of a script about one queue."""
@@ -259,7 +260,8 @@ class KickqLive(ForeignFamily):
     # kickq's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[bool]]:
-        return (self._call("timers", f"keyspace {self.prefix!r}", now, (optional(delivery_limit),), bool),)
+        args = (optional(delivery_limit), 1 if self.options.purge_jobs else "")
+        return (self._call("timers", f"keyspace {self.prefix!r}", now, args, bool),)
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
         return (self._begin + b"queue:" + to_bytes(queue),)

@@ -1,7 +1,10 @@
 -- What kickq's scripts share: the record of a job, and the moves that kickq's own processes make, each as one step.
 --
 -- KEYS[1]  root of the side keys (compat/side.py), besides: started:<queue>, hash, job id -> '<start of its run, ms> <its limit, ms>'
--- KEYS[2]  what kickq's keys and channels begin with: its namespace and a colon
+-- KEYS[2]  what kickq's keys begin with: its namespace and a colon
+-- ARGV[1]  now
+-- ARGV[2]  what its channels begin with: the same, but for what redisOptions.prefix puts before keys alone
+-- ARGV[3]  in how many ms a finished job is to be deleted
 --
 -- | key              | type | holds                                                                                    |
 -- |------------------|------|------------------------------------------------------------------------------------------|
@@ -27,9 +30,6 @@ local WORDS = {'new', 'queued', 'delayed', 'retry', 'ghost', 'processing', 'succ
 local PROMOTED = {delayed = true, retry = true, ghost = true}
 
 local FINISHED = {success = true, fail = true}
-
--- A finished job is deleted after a day: kickq's option purgeTimeout, by default.
-local PURGE_AFTER = 86400000
 
 local TIMED_OUT = '"processing timed out"'
 
@@ -209,8 +209,8 @@ end
 
 -- Publishes an event twice, as kickq does: to those who listen for the queue, and to those who listen for all.
 local function publish(event, name, text)
-  call('PUBLISH', KEYS[2] .. event .. (name == '' and '' or ':' .. name), text)
-  call('PUBLISH', KEYS[2] .. event, text)
+  call('PUBLISH', ARGV[2] .. event .. (name == '' and '' or ':' .. name), text)
+  call('PUBLISH', ARGV[2] .. event, text)
 end
 
 -- Whether kickq keeps sets of the jobs by state: not before 0.0.12. There are none, though there are jobs; a job that is being made
@@ -334,9 +334,10 @@ local function finish(job, now, word, total)
   set_member(job, 'success', word == 'success' and 'true' or 'false')
   set_member(job, 'finishTime', digits(now))
   set_member(job, 'totalProcessTime', digits(total))
-  set_member(job, 'scheduledFor', digits(now + PURGE_AFTER))
+  local deleted_at = digits(now + tonumber(ARGV[3]))
+  set_member(job, 'scheduledFor', deleted_at)
   local text = save(job, now)
-  call('ZADD', PURGE, digits(now + PURGE_AFTER), job.id)
+  call('ZADD', PURGE, deleted_at, job.id)
   publish(word, job.name, text)
 end
 
@@ -429,18 +430,19 @@ local function promote(now, limit)
   return #ids
 end
 
--- Deletes finished jobs whose time has come, at most `limit`. Returns how many entries there were.
-local function purge_finished(now, limit)
+-- Deletes finished jobs whose time has come, at most `limit`; or only takes them out of the schedule, as kickq does where its option
+-- purgeJobs is off. Returns how many entries there were.
+local function purge_finished(now, limit, deletes)
   local ids = call('ZRANGEBYSCORE', PURGE, '-inf', digits(now), 'LIMIT', 0, limit)
   for _, id in ipairs(ids) do
     local found = attempt('HMGET', JOB .. id, 'itemData', 'state')
-    if found and FINISHED[found[2]] then
+    if deletes and found and FINISHED[found[2]] then
       local job = open_job(id)
       call('DEL', JOB .. id)
       call('ZREM', TIME_INDEX, id)
       call('SREM', STATE .. found[2], id)
       if job then
-        call('PUBLISH', KEYS[2] .. 'delete', '{"id":' .. member(job, 'id') .. ',"queue":' .. (member(job, 'name') or '""')
+        call('PUBLISH', ARGV[2] .. 'delete', '{"id":' .. member(job, 'id') .. ',"queue":' .. (member(job, 'name') or '""')
           .. ',"jobItem":' .. job.text .. ',"status":"' .. found[2] .. '"}')
       end
     end

@@ -1,21 +1,20 @@
 -- Ends jobs that are done.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   consumer
--- ARGV[4…]  ids
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   consumer
+-- ARGV[6…]  ids
 -- Result    for each, 1, or 0 for one that was not the consumer's any more
 --
 -- kickq keeps no results.
 
-local queue, consumer = ARGV[2], ARGV[3]
+local queue, consumer = ARGV[4], ARGV[5]
 
 return reply_of(function()
   local now = clock()
   first_write()
   local ended = {}
-  for i = 4, #ARGV do
+  for i = 6, #ARGV do
     local id = ARGV[i]
     local job = held_job(queue, consumer, id)
     if job then

@@ -1,28 +1,27 @@
 -- Finds the jobs of some tasks that nobody has taken yet, a chunk at a time, from the end: jobs leave at the front, so what has been
 -- looked at stays comparable between chunks. Changes nothing.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   'waiting' or 'scheduled'
--- ARGV[4]   most jobs to scan
--- ARGV[5]   how many have been scanned
--- ARGV[6]   what the task ids begin with of jobs that kickq's own producers made
--- ARGV[7…]  task ids
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   'waiting' or 'scheduled'
+-- ARGV[6]   most jobs to scan
+-- ARGV[7]   how many have been scanned
+-- ARGV[8]   what the task ids begin with of jobs that kickq's own producers made
+-- ARGV[9…]  task ids
 -- Result    {1 if there is more, how many were scanned, {id, task id …}}
 
-local queue, limit, seen = ARGV[2], math.min(tonumber(ARGV[4]), MAX_PER_CALL), tonumber(ARGV[5])
-local is_scheduled = ARGV[3] == 'scheduled'
+local queue, limit, seen = ARGV[4], math.min(tonumber(ARGV[6]), MAX_PER_CALL), tonumber(ARGV[7])
+local is_scheduled = ARGV[5] == 'scheduled'
 
 local wanted = {}
-for i = 7, #ARGV do
+for i = 9, #ARGV do
   wanted[ARGV[i]] = true
 end
 
 local function task_id_of(id, extra)
   local known = extra and parsed(extra)
   local task_id = type(known) == 'table' and known.id
-  return type(task_id) == 'string' and task_id or ARGV[6] .. id
+  return type(task_id) == 'string' and task_id or ARGV[8] .. id
 end
 
 return reply_of(function()

@@ -1,8 +1,7 @@
 -- Says what speaks against serving a keyspace. Changes nothing.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   a pattern of the keys under the namespace
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   a pattern of the keys under the namespace
 -- Result    {word, detail …}: {'fine'}, {'type', key, its type, the right type}, {'strange', key}, {'locked', error}
 
 -- Keys of the database that are looked at, at most, where none of kickq's own is found.
@@ -35,7 +34,7 @@ end
 local function some_stranger()
   local cursor = '0'
   for _ = 1, MOST_LOOKS do
-    local reply = call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', LOOK)
+    local reply = call('SCAN', cursor, 'MATCH', ARGV[4], 'COUNT', LOOK)
     for _, key in ipairs(reply[2]) do
       if not is_own(key) then
         return key

@@ -1,12 +1,11 @@
 -- Deletes jobs that wait, those that stand first.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   how many at most
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   how many at most
 -- Result    {how many, 1 if there are more}
 
-local queue, limit = ARGV[2], math.min(tonumber(ARGV[3]), MAX_PER_CALL)
+local queue, limit = ARGV[4], math.min(tonumber(ARGV[5]), MAX_PER_CALL)
 
 return reply_of(function()
   first_write()

@@ -1,16 +1,15 @@
 -- Stores a job as kickq's producers do, and wakes a worker.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   its name as JSON
--- ARGV[4]   id, '' for the next number
--- ARGV[5]   that id as JSON
--- ARGV[6]   delay, ms; 0 for a job that may run at once
--- ARGV[7]   the members of the document from processTimeout to ghostInterval, as JSON
--- ARGV[8]   payload, as JSON
--- ARGV[9]   what Celery knows of the job; '' for nothing
--- ARGV[10]  publication, '' for none
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   its name as JSON
+-- ARGV[6]   id, '' for the next number
+-- ARGV[7]   that id as JSON
+-- ARGV[8]   delay, ms; 0 for a job that may run at once
+-- ARGV[9]   the members of the document from processTimeout to ghostInterval, as JSON
+-- ARGV[10]   payload, as JSON
+-- ARGV[11]   what Celery knows of the job; '' for nothing
+-- ARGV[12]  publication, '' for none
 -- Result    id; that of the first job where the publication is its producer's last, or where there is a job of this id already
 
 -- Numbers that are in use though the counter was never there: so many are passed over in one call.
@@ -29,31 +28,31 @@ end
 
 return reply_of(function()
   local now = clock()
-  local known = published_as(ARGV[10])
+  local known = published_as(ARGV[12])
   if known then
     return known
   end
   local keeps_sets = has_state_sets()
-  local id, id_text = ARGV[4], ARGV[5]
+  local id, id_text = ARGV[6], ARGV[7]
   if id == '' then
     id = next_id()
     id_text = '"' .. id .. '"'
   elseif call('EXISTS', JOB .. id) == 1 then
     return id
   end
-  local delay = tonumber(ARGV[6])
+  local delay = tonumber(ARGV[8])
   local word, due = 'new', now + delay
   if delay > 0 then
     word = 'delayed'
   end
   local time = digits(now)
-  local text = '{"id":' .. id_text .. ',"name":' .. ARGV[3] .. ',"complete":false,"success":false,"createTime":' .. time
-    .. ',"updateTime":' .. time .. ',"finishTime":null,"totalProcessTime":null,"delay":' .. (delay > 0 and ARGV[6] or 'null')
-    .. ',' .. ARGV[7] .. ',"data":' .. ARGV[8] .. ',"lastError":null,"scheduledFor":' .. (delay > 0 and digits(due) or 'null')
+  local text = '{"id":' .. id_text .. ',"name":' .. ARGV[5] .. ',"complete":false,"success":false,"createTime":' .. time
+    .. ',"updateTime":' .. time .. ',"finishTime":null,"totalProcessTime":null,"delay":' .. (delay > 0 and ARGV[8] or 'null')
+    .. ',' .. ARGV[9] .. ',"data":' .. ARGV[10] .. ',"lastError":null,"scheduledFor":' .. (delay > 0 and digits(due) or 'null')
     .. ',"state":"' .. word .. '","runs":[],"hotjobPromise":null}'
-  call('HSET', JOB .. id, 'id', id, 'name', ARGV[2], 'createTime', time, 'updateTime', time, 'state', word, 'itemData', text)
-  if ARGV[9] ~= '' then
-    call('HSET', JOB .. id, 'ferryman', ARGV[9])
+  call('HSET', JOB .. id, 'id', id, 'name', ARGV[4], 'createTime', time, 'updateTime', time, 'state', word, 'itemData', text)
+  if ARGV[11] ~= '' then
+    call('HSET', JOB .. id, 'ferryman', ARGV[11])
   end
   if keeps_sets then
     call('SADD', STATE .. word, id)
@@ -62,10 +61,10 @@ return reply_of(function()
   if delay > 0 then
     call('ZADD', SCHEDULED, digits(due), id)
   else
-    publish('create', ARGV[2], text)
-    call('RPUSH', QUEUE .. ARGV[2], id)
-    publish('queued', ARGV[2], text)
+    publish('create', ARGV[4], text)
+    call('RPUSH', QUEUE .. ARGV[4], id)
+    publish('queued', ARGV[4], text)
   end
-  remember(ARGV[10], id)
+  remember(ARGV[12], id)
   return id
 end)

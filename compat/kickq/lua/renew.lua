@@ -1,19 +1,18 @@
 -- Extends the lease on all that a consumer holds of a queue, and ends those of its runs that have taken too long, as the timers in
 -- kickq's workers do: who renews is alive, and what it says of such a job later comes too late.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   consumer
--- ARGV[4]   lease, ms from now
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   consumer
+-- ARGV[6]   lease, ms from now
 -- Result    1, or 0 if the lease has lapsed
 
-local queue, consumer = ARGV[2], ARGV[3]
+local queue, consumer = ARGV[4], ARGV[5]
 
 return reply_of(function()
   local now = clock()
   first_write()
-  if not renew_lease(queue, consumer, now + tonumber(ARGV[4])) then
+  if not renew_lease(queue, consumer, now + tonumber(ARGV[6])) then
     return 0
   end
   for _, id in ipairs(held_by(queue, consumer, MAX_PER_CALL)) do

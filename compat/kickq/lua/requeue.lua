@@ -1,20 +1,19 @@
 -- Puts jobs that a consumer holds back, to be taken again; what their consumer has done counts for nothing.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   consumer
--- ARGV[4]   '1' if the consumer goes, when it holds nothing more
--- ARGV[5]   how many at most
--- ARGV[6…]  ids; none: all that it holds
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   consumer
+-- ARGV[6]   '1' if the consumer goes, when it holds nothing more
+-- ARGV[7]   how many at most
+-- ARGV[8…]  ids; none: all that it holds
 -- Result    for each, 1, or 0 for one that was not the consumer's any more
 
-local queue, consumer, limit = ARGV[2], ARGV[3], tonumber(ARGV[5])
+local queue, consumer, limit = ARGV[4], ARGV[5], tonumber(ARGV[7])
 
 return reply_of(function()
   first_write()
   local ids = {}
-  for i = 6, #ARGV do
+  for i = 8, #ARGV do
     append(ids, ARGV[i])
   end
   if #ids == 0 then
@@ -30,7 +29,7 @@ return reply_of(function()
   for _, job in ipairs(jobs) do
     leave_run(queue, job.id)
   end
-  if ARGV[4] == '1' and #ids < limit then
+  if ARGV[6] == '1' and #ids < limit then
     end_lease(queue, consumer)
   end
   return given

@@ -1,14 +1,13 @@
 -- How many jobs of a queue are where. Changes nothing.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
 -- Result    {now, waiting, due, scheduled, held, consumers, next due ms or -1}
 --
 -- `held` are those of our consumers: kickq's own leave no trace by queue. One zset has what is scheduled of all queues: of that, the
 -- first MAX_PER_CALL are looked at.
 
-local queue = ARGV[2]
+local queue = ARGV[4]
 
 return reply_of(function()
   local now = clock()

@@ -1,7 +1,6 @@
 -- How many jobs of all queues are in each state. Changes nothing.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
 -- Result    {state, how many …}
 
 return reply_of(function()

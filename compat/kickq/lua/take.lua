@@ -1,36 +1,35 @@
 -- Gives a consumer up to n jobs, in their order, and up to so many bytes of documents, but one job at least; first promotes what is
 -- due and gives back what lapsed consumers held.
 --
--- KEYS      see _common.lua
--- ARGV[1]   now
--- ARGV[2]   queue
--- ARGV[3]   consumer
--- ARGV[4]   n; 0 only promotes and gives back
--- ARGV[5]   lease, ms from now
--- ARGV[6]   how often a job is given back of which the consumer has lapsed, '' without limit
--- ARGV[7]   bytes of documents that the reply may have
--- ARGV[8]   '1': only jobs of the tasks that follow
--- ARGV[9…]  tasks
+-- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
+-- ARGV[4]   queue
+-- ARGV[5]   consumer
+-- ARGV[6]   n; 0 only promotes and gives back
+-- ARGV[7]   lease, ms from now
+-- ARGV[8]   how often a job is given back of which the consumer has lapsed, '' without limit
+-- ARGV[9]   bytes of documents that the reply may have
+-- ARGV[10]   '1': only jobs of the tasks that follow
+-- ARGV[11…]  tasks
 -- Result    {now, next event ms, {id, lapses, itemData, ferryman or ''} …}; the next event is now if there is more to take
 --
 -- What no worker can run is left as kickq's own leaves it: out of the list, its record as it was. Jobs of other tasks stay where
 -- they are. Where those are more than MAX_PER_CALL, a call also looks at a part of the list that changes every second.
 
-local queue, consumer, lease, space = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[7])
-local room = math.min(tonumber(ARGV[4]), MAX_PER_CALL)
+local queue, consumer, lease, space = ARGV[4], ARGV[5], tonumber(ARGV[7]), tonumber(ARGV[9])
+local room = math.min(tonumber(ARGV[6]), MAX_PER_CALL)
 local LIST = QUEUE .. queue
 
 -- Ids that one look at the list gets, at least.
 local CHUNK = 20
 
 local wanted = {}
-for i = 9, #ARGV do
+for i = 11, #ARGV do
   wanted[ARGV[i]] = true
 end
 
 -- Whether a job is for this consumer: its task is the one in what Celery knows of it, or else that of the queue.
 local function is_wanted(extra)
-  if ARGV[8] ~= '1' then
+  if ARGV[10] ~= '1' then
     return true
   end
   local known = extra and parsed(extra)
@@ -85,7 +84,7 @@ return reply_of(function()
   first_write()
   lease_to(queue, consumer, now + lease) -- first of all: it must not lapse itself in this call
   local more = promote(now, MAX_PER_CALL) == MAX_PER_CALL
-  more = reclaim_lapsed(queue, now, MAX_PER_CALL, tonumber(ARGV[6]) or math.huge) == MAX_PER_CALL or more
+  more = reclaim_lapsed(queue, now, MAX_PER_CALL, tonumber(ARGV[8]) or math.huge) == MAX_PER_CALL or more
   forget_lapses(queue)
   local hidden = false
   if room > 0 then

@@ -10,14 +10,16 @@ import pytest
 import redis
 from ferryman.compat.kickq.client import KickqClient
 from ferryman.compat.kickq.live import KickqLive
+from ferryman.compat.kickq.process_options import ProcessOptions
 from ferryman.compat.members import stringify
+from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.errors import KeyspaceRefused, MalformedValue, PublishRefused, UsageError
+from ferryman.schema.errors import AddressError, KeyspaceRefused, MalformedValue, PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
 
 from ...models.kickq_original import OriginalKickq
 from ...support.servers import GENERATIONS, generation
-from .tellers import OriginalTeller, keys_of, side_keys
+from .tellers import Listener, OriginalTeller, keys_of, side_keys
 
 T0 = 1_800_000_000_000
 LEASE = 30_000
@@ -255,6 +257,50 @@ def test_timers_do_a_bounded_number_of_jobs_and_say_that_there_are_more(client: 
     assert client.llen("kickq:queue:mail") == 1200
 
 
+# Options of kickq's processes
+
+
+def test_finished_jobs_are_kept_where_kickqs_processes_keep_them(client: redis.Redis, original: OriginalTeller) -> None:
+    success(original)
+    kickq = KickqClient(client, options=ProcessOptions(purge_jobs=False))
+    kickq.run_timers(now=T0 + DAY)
+    assert item_of(client, "1").state == "success"
+    assert client.zcard("kickq:scheduled-purge") == 0
+
+
+def test_finished_jobs_are_deleted_when_kickqs_processes_delete_them(client: redis.Redis, original: OriginalTeller) -> None:
+    new(original)
+    kickq = KickqClient(client, options=ProcessOptions(purge_timeout=50))
+    (job,) = kickq.take("mail", now=T0)
+    kickq.complete(job, now=T0)
+    assert item_of(client, "1").scheduled_for == T0 + 50
+    kickq.run_timers(now=T0 + 50)
+    assert kickq.get("1") is None
+
+
+def test_channels_lack_what_stands_before_the_namespace_in_keys_alone(client: redis.Redis) -> None:
+    with Listener(client) as listener:
+        KickqClient(client, "site:kickq", options=ProcessOptions(redis_prefix="site:")).put("mail", 1)
+        assert {channel for channel, _ in listener.heard()} == {
+            f"kickq:{c}{q}" for c in ("create", "queued") for q in ("", ":mail")
+        }
+    assert client.lrange("site:kickq:queue:mail", 0, -1) == [b"1"]
+    for redis_prefix in ("other:", "kickq"):
+        with pytest.raises(UsageError, match="redis_prefix"):
+            KickqLive("kickq", options=ProcessOptions(redis_prefix=redis_prefix))
+
+
+def test_a_url_tells_the_options_of_kickqs_processes() -> None:
+    url = "ferryman://localhost/0?family=kickq&prefix=site:kickq&purge_jobs=false&purge_timeout=50&redis_prefix=site:"
+    address = Address.parse(url)
+    live = address.key_family.live(address.prefix, "ferryman")
+    assert isinstance(live, KickqLive)
+    assert live.options == ProcessOptions(purge_jobs=False, purge_timeout=50, redis_prefix="site:")
+    for wrong in ("purge_jobs=perhaps", "purge_timeout=soon", "purge_timeout=-1"):
+        with pytest.raises(AddressError, match=wrong.partition("=")[0]):
+            Address.parse(f"ferryman://localhost/0?family=kickq&{wrong}")
+
+
 # Retries that a task asks for
 
 
@@ -441,7 +487,17 @@ def test_a_job_can_be_given_an_id_that_is_no_number(client: redis.Redis, kickq: 
 
 @pytest.mark.parametrize(
     "options",
-    [{"colour": 1}, {"attempts": -1}, {"attempts": "3"}, {"backoff": 2**32}, {"ttl": 0}, {"retry": 1}, {"processTimeout": 2**31}],
+    [
+        {"colour": 1},
+        {"attempts": -1},
+        {"attempts": "3"},
+        {"backoff": 2**32},
+        {"backoff": {"type": "exponential"}},
+        {"backoff": False},
+        {"ttl": 0},
+        {"retry": 1},
+        {"processTimeout": 2**31},
+    ],
     ids=str,
 )
 def test_options_that_kickq_cannot_use_are_refused(options: dict[str, Any]) -> None:
@@ -455,8 +511,9 @@ def test_a_payload_that_is_no_json_is_refused() -> None:
             KickqLive("kickq").put(NewJob("mail", payload))
 
 
-def test_options_that_all_families_have_are_kickqs(client: redis.Redis, kickq: KickqClient) -> None:
-    put(client, options={"attempts": 4, "backoff": 50, "ttl": 70})
+@pytest.mark.parametrize("backoff", [50, {"type": "fixed", "delay": 50}], ids=str)
+def test_options_that_all_families_have_are_kickqs(client: redis.Redis, kickq: KickqClient, backoff: Any) -> None:
+    put(client, options={"attempts": 4, "backoff": backoff, "ttl": 70})
     (job,) = kickq.take("mail", now=T0)
     assert (job.max_attempts, job.time_limit_ms) == (4, 70)
     assert kickq.fail(job, "no", now=T0) == "scheduled"
