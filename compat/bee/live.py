@@ -168,10 +168,9 @@ class BeeLive(ForeignFamily):
         *,
         now: int | None = None,
     ) -> Call[bool]:
-        """As in ForeignFamily. Clients get a percentage, or ``data`` if there is any; nothing is stored."""
+        """As in ForeignFamily. Clients hear of a percentage; nothing is stored, and ``data`` has no place."""
         percentage = current / total * 100 if total else current
-        value = lua_json.dump(int(percentage) if percentage == int(percentage) else percentage) if data is None else data
-        return self._call("progress", now, hive_of(consumer), (to_bytes(job_id), value or b"null"), bool, queue)
+        return self._call("progress", now, hive_of(consumer), (to_bytes(job_id), percentage), bool, queue)
 
     def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
         args: list[Argument] = ["", "some", *map(to_bytes, ids)]

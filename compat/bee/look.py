@@ -19,6 +19,8 @@ KEYS_TO_SEE = 500
 
 def refuse_others(prefix: str, reply: Any) -> None:
     """Raises KeyspaceRefused for a keyspace that can't be served; ``reply`` is that of ``look.lua``."""
+    if reply == [b"replica"]:
+        raise KeyspaceRefused("this server is a read-only replica: give the address of the master")
     options, scripts, *keys = reply
     if options and lua_json.as_object(options) is None:
         raise KeyspaceRefused(

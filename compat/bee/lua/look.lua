@@ -1,5 +1,5 @@
--- A bounded look at a keyspace: what kind of keys it has, and who has written its records. Writes nothing; but on a server that
--- takes no writes it fails as they would.
+-- A bounded look at a keyspace: what kind of keys it has, and who has written its records. Writes nothing, but tries to delete a key
+-- that there is not.
 --
 -- KEYS[1]   root of the side keys
 -- KEYS[2]   what bee's keys begin with
@@ -7,12 +7,15 @@
 -- ARGV[2]   hive
 -- ARGV[3]   pattern of all keys that begin so
 -- ARGV[4]   how many keys to look at
--- Result    {bee's options or '', type of the key of its scripts, and for each key {name, type, options, 1 if it says failed_reason}}
+-- Result    {'replica'} on a server that takes no writes; else {bee's options or '', type of the key of its scripts, and for each key {name, type, options, 1 if it says failed_reason}}
 
 local STEP, MOST_STEPS = 1000, 20
 
 return reply_of(function()
-  first_write()
+  local tried = redis.pcall('DEL', SIDE .. 'none')
+  if type(tried) == 'table' and string.find(tried.err, 'READONLY') then
+    return {'replica'}
+  end
   local reply = {attempt('GET', BEE .. 'str:hive:options') or '', call('TYPE', BEE .. 'scripts').ok}
   local cursor, left = '0', tonumber(ARGV[4])
   for _ = 1, MOST_STEPS do

@@ -6,7 +6,7 @@
 -- ARGV[2]   the consumer's hive
 -- ARGV[3]   queue
 -- ARGV[4]   id
--- ARGV[5]   progress, JSON: a percentage, or whatever clients expect
+-- ARGV[5]   percentage
 -- Result    1; 0 if the job was not the consumer's any more
 
 local queue, id = ARGV[3], ARGV[4]
@@ -15,6 +15,6 @@ return reply_of(function()
   if not is_held(queue, id) then
     return 0
   end
-  publish(queue, {jid = id, type = 'progress', progress = decoded(ARGV[5])})
+  publish(queue, {jid = id, type = 'progress', progress = tonumber(ARGV[5])})
   return 1
 end)

@@ -245,7 +245,7 @@ end
 -- Takes jobs from the head of the queue. Returns them, tasks of jobs that were passed over, and whether it has stopped before there
 -- was no room or no job.
 local function take_jobs(now)
-  local taken, unknown, from, looked, passed, used = {}, {}, 0, 0, 0, 0
+  local taken, unknown, named, from, looked, passed, used = {}, {}, {}, 0, 0, 0, 0
   local most = share(now)
   while #taken < most and looked < MAX_PER_CALL do
     local heads = call('ZRANGE', waiting, from, from + 99, 'WITHSCORES')
@@ -259,7 +259,8 @@ local function take_jobs(now)
         call('ZREM', waiting, heads[i])
       elseif not job then
         from, passed = from + 1, passed + 1
-        if task and #unknown < MOST_UNKNOWN then
+        if task and not named[task] and #unknown < MOST_UNKNOWN then
+          named[task] = true
           append(unknown, task)
         end
       elseif #taken > 0 and used + job.bytes > space then

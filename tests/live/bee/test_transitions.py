@@ -155,10 +155,12 @@ def test_only_jobs_of_known_tasks_are_taken(bee: Keyspace) -> None:
     bee.put("c", ["c"], extra=b'{"task":"other"}')
     taken = bee.take(n=5, tasks=["resize"])
     assert [job.id for job in taken.jobs] == ["b"]
+    bee.put("d", ["d"])
     assert sorted(taken.unknown) == ["mail", "other"]
     assert not taken.more
     assert bee.ids(n=5, tasks=[]) == []
-    assert bee.ids(n=5, tasks=["mail"]) == ["a"]
+    assert bee.take(n=5, tasks=["other task"]).unknown == ("mail", "other")
+    assert bee.ids(n=5, tasks=["mail"]) == ["a", "d"]
     assert bee.ids(n=5) == ["c"]
 
 
@@ -514,6 +516,15 @@ def test_an_empty_keyspace_and_one_of_bee_can_be_served_and_a_look_writes_nothin
     found = keyspace(bee.client)
     bee.send(bee.live.look())
     assert keyspace(bee.client) == found
+
+
+def test_a_read_only_replica_is_refused(bee: Keyspace) -> None:
+    bee.client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(KeyspaceRefused, match="read-only replica"):
+            bee.send(bee.live.look())
+    finally:
+        bee.client.replicaof("NO", "ONE")
 
 
 @pytest.mark.parametrize(
