@@ -16,7 +16,7 @@ from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from ferryman.compat.client import ForeignClient
 from ferryman.schema.connection.address import Address
 from ferryman.testing.keyspaces import dump
-from ferryman.transport.celery import foreign_trace
+from ferryman.transport.celery import foreign_run, foreign_trace
 from ferryman.transport.celery.foreign_run import RUN, ForeignRun, HeldJob
 from ferryman.transport.live.mapping import IDENTITY
 from ferryman.transport.live.messages import JobMessages
@@ -85,6 +85,10 @@ class Story:
 
     def job(self, job_id):
         return self.system.jobs(self.server).get(job_id)
+
+    def keyspace(self):
+        """The system's own keys."""
+        return {key: entry for key, entry in dump(self.server.client()).items() if not key.startswith(b"ferryman:")}
 
     def later(self):
         """A time at which everything is due."""
@@ -244,6 +248,27 @@ def test_celerys_own_limit_of_retries_raises_what_the_task_wanted_to_be_retried_
     assert isinstance(raised(ended), LookupError)
 
 
+@pytest.mark.parametrize("queue", [QUEUE, "other"])
+def test_a_retry_of_a_job_that_is_anothers_by_now_makes_no_ghost(story, queue):
+    other = story.system.client(story.server)
+
+    def task(self, payload):
+        story.client.requeue(job)
+        other.take(QUEUE)
+        before.update(story.keyspace())
+        if queue != QUEUE:  # which is no transition of the job, so that it is not known to be lost
+            ForeignRun.of(self.request).progress(1, 2, None)
+            before.update(story.keyspace())
+        raise self.retry(args=[payload], queue=queue, countdown=0)
+
+    before = {}
+    story.task(task)
+    story.put(attempts=3)
+    job = story.take()
+    assert story.run(job).outcome == "lost"
+    assert story.keyspace() == before
+
+
 def test_a_retry_in_another_queue_is_a_new_job_there_and_ends_the_old_one(story):
     def task(self, _payload):
         raise self.retry(args=[{"to": "b@example.com"}], queue="other", countdown=0)
@@ -400,7 +425,9 @@ def test_an_end_waits_for_a_connection_that_was_cut(story):
     assert story.client.size(QUEUE).held == 0
 
 
-def test_an_end_that_can_not_be_written_is_the_main_processs_to_see_to(story, caplog):
+def test_an_end_that_can_not_be_written_is_the_main_processs_to_see_to(story, caplog, monkeypatch):
+    monkeypatch.setattr(foreign_run, "BRIEFLY", 0.0)
+
     def task(self, _payload):
         run = ForeignRun.of(self.request)
         run._address = Address.parse(f"ferryman://127.0.0.1:1/0?family={story.system.family}")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from attrs import evolve, field, frozen
+from celery import Celery, chain, chord, group
+from celery.exceptions import ChordError
 
 from ..conftest import SERVERS
 from ..support.live_systems import SYSTEMS, LiveSystem, side_keys
@@ -169,10 +171,10 @@ def test_every_end_of_a_task_is_that_of_its_job_in_every_system(fleet, system):
     tell(fleet(system), stories, "prefork")
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_warm_shutdown_ends_what_runs_and_gives_back_the_rest(fleet, pool):
     kue = fleet(KUE)
-    jobs = [kue.put("sleep", name=str(n), seconds=1.5) for n in range(3)]
+    jobs = [kue.put("sleep", name=str(n), seconds=1) for n in range(3)]
     with kue.worker(pool=pool, concurrency=1) as leaving:
         kue.ledger.wait_for("start", 1)
         assert leaving.stop() == 0
@@ -195,7 +197,7 @@ def test_a_cold_shutdown_has_what_ran_wait_again(fleet):
 
 def test_a_cut_connection_neither_ends_nor_repeats_what_runs(fleet):
     kue = fleet(KUE)
-    jobs = [kue.put("sleep", name=str(n), seconds=2) for n in range(2)]
+    jobs = [kue.put("sleep", name=str(n), seconds=1) for n in range(2)]
     with kue.worker(concurrency=1) as cut:
         kue.ledger.wait_for("start", 1)
         with kue.server.client() as client:
@@ -209,12 +211,147 @@ def test_a_cut_connection_neither_ends_nor_repeats_what_runs(fleet):
 
 def test_a_killed_worker_loses_no_job(fleet):
     kue = fleet(KUE)
-    job_id = kue.put("sleep", seconds=2)
-    with kue.worker(concurrency=1, lease=3, name="doomed") as doomed:
+    job_id = kue.put("sleep", seconds=1)
+    with kue.worker(concurrency=1, lease=2, name="doomed") as doomed:
         kue.ledger.wait_for("start", 1)
         doomed.kill()
-    with kue.worker(concurrency=1, lease=3, name="heir") as heir:
+    with kue.worker(concurrency=1, lease=2, name="heir") as heir:
         kue.wait_for(job_id, "completed")
         assert kue.ledger.names("start") == ["sleep", "sleep"]
         assert heir.stop() == 0
+    assert side_keys(kue.server.client()) == set()
+
+
+# Revoked, and lost
+
+
+def lost(kue: Fleet, job_id: str) -> None:
+    """Does what kue's own web page does with an active job that somebody deletes."""
+    with kue.server.client() as client:
+        member = next(each for each in client.zrange("q:jobs:active", 0, -1) if each.endswith(f"|{job_id}".encode()))
+        for index in ("q:jobs", "q:jobs:active", "q:jobs:story:active"):
+            client.zrem(index, member)
+        client.delete(f"q:job:{job_id}", f"q:job:{job_id}:log")
+
+
+def test_running_tasks_are_stopped_when_they_are_revoked_and_when_their_job_is_gone(fleet):
+    kue = fleet(KUE)
+    backend = f"redis://{kue.server.host}:{kue.server.port}/2"
+    revoked, gone = (kue.put("sleep", name=name, seconds=25) for name in ("revoked", "gone"))
+    app = Celery("revoking", broker=kue.system.url(kue.server), backend=backend, set_as_current=False)
+    with app, kue.worker(backend=backend, lease=1.5) as running:
+        kue.ledger.wait_for("start", 2)
+        app.control.revoke(f"q:{revoked}", terminate=True)
+        lost(kue, gone)
+        assert kue.wait_for(revoked, "failed") == "failed"
+        for job_id in (revoked, gone):
+            wait_until(lambda: app.AsyncResult(f"q:{job_id}").state == "REVOKED", 20)  # noqa: B023 - called at once
+        after = [kue.put("return", name=str(n)) for n in range(4)]
+        kue.wait_until_quiet("story")
+        assert running.stop() == 0
+    assert [kue.state(job_id) for job_id in after] == ["completed"] * 4
+    assert kue.state(gone) is None
+    assert "end" not in {line["event"] for line in kue.ledger.lines() if line["name"] in ("revoked", "gone")}
+    assert kue.system.jobs(kue.server)[revoked].error == "terminated"
+    assert kue.system.findings(kue.server) == []
+    assert side_keys(kue.server.client()) == set()
+
+
+def test_a_pool_of_threads_lets_a_lost_job_run_in_vain(fleet):
+    kue = fleet(KUE)
+    gone = kue.put("sleep", seconds=4)
+    with kue.worker(pool="threads", lease=1.5, concurrency=1) as running:
+        kue.ledger.wait_for("start", 1)
+        lost(kue, gone)
+        kue.ledger.wait_for("end", 1)
+        after = kue.put("return")
+        kue.wait_for(after, "completed")
+        assert running.stop() == 0
+    assert kue.state(gone) is None
+    assert "taken away" in running.log.read_text()
+    assert kue.system.findings(kue.server) == []
+    assert side_keys(kue.server.client()) == set()
+
+
+# Other ways to run
+
+
+def test_processes_that_run_one_task_each_and_come_and_go(fleet):
+    kue = fleet(KUE)
+    jobs = [kue.put("return", name=str(n), value=n + 1) for n in range(12)]
+    with kue.worker(options=("--max-tasks-per-child", "1", "--autoscale", "4,1")) as running:
+        kue.wait_until_quiet("story")
+        assert running.stop() == 0
+    found = kue.system.jobs(kue.server)
+    assert [found[job_id].result for job_id in jobs] == [b"%d" % (n + 1) for n in range(12)]
+    assert len({line["pid"] for line in kue.ledger.lines()}) == 12
+
+
+@pytest.mark.parametrize(
+    "settings", [{"start_method": "spawn"}, {"late": 1, "pool": "threads"}], ids=["spawned processes", "late acks"]
+)
+def test_ends_are_the_same_with(fleet, settings):
+    kue = fleet(KUE)
+    jobs = {do: kue.put(do, attempts=2, **more) for do, more in (("retry", {}), ("reject", {}), ("requeue", {}))}
+    with kue.worker(**settings) as running:
+        kue.wait_until_quiet("story", seconds=30)
+        assert running.stop() == 0
+    states = {do: kue.state(job_id) for do, job_id in jobs.items()}
+    assert states == {"retry": "completed", "reject": "failed", "requeue": "completed"}
+    assert side_keys(kue.server.client()) == set()
+
+
+@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
+def test_green_pools(fleet, pool):
+    pytest.importorskip(pool)
+    kue = fleet(KUE)
+    revoked = kue.put("sleep", name="revoked", seconds=25)
+    with kue.worker("story,auto,replaced", pool=pool, concurrency=4) as running:
+        kue.ledger.wait_for("start", 1)
+        with Celery("revoking", broker=kue.system.url(kue.server), set_as_current=False) as app:
+            app.control.revoke(f"q:{revoked}", terminate=True)
+        told = [story for story in ENDS if story.only == "" and story.do != "exit"]
+        jobs = {story: kue.put(story.do, story.queue, story.attempts, story.name or story.do, **story.more) for story in told}
+        kue.wait_until_quiet("story", "auto", "replaced")
+        assert running.stop() == 0
+    found = kue.system.jobs(kue.server)
+    assert {story.name or story.do: str(found[job_id].state) for story, job_id in jobs.items()} == {
+        story.name or story.do: story.state for story in told
+    }
+    assert str(found[revoked].state) == "failed"
+    assert kue.system.findings(kue.server) == []
+    assert side_keys(kue.server.client()) == set()
+
+
+# Canvas
+
+
+def test_chains_groups_chords_and_callbacks_run_on_another_systems_keyspace(fleet):
+    kue = fleet(KUE)
+    backend = f"redis://{kue.server.host}:{kue.server.port}/2"
+    app = Celery("canvas", broker=kue.system.url(kue.server), backend=backend, set_as_current=False)
+    app.conf.task_default_queue = "story"
+
+    def sign(name: str, *args: Any, **options: Any) -> Any:
+        return app.signature(name, args, **options)
+
+    with app, kue.worker(backend=backend, concurrency=4) as running:
+        chained = chain(sign("add", 1, 2), sign("add", 3), sign("add", 4), app=app)()
+        grouped = group([sign("add", n, n) for n in range(3)], app=app)()
+        summed = chord([sign("add", n, 1) for n in range(3)], app=app)(sign("total"))
+        linked = sign("add", 5, 5).apply_async(link=sign("add", 100))
+        failed = sign("broken", 1).apply_async(link_error=sign("note_error"))
+        broken = chord([sign("add", 1, 1), sign("broken", 2)], app=app)(sign("total"))
+        assert chained.get(timeout=20) == 10
+        assert grouped.get(timeout=20) == [0, 2, 4]
+        assert summed.get(timeout=20) == 6
+        assert linked.get(timeout=20) == 10
+        assert isinstance(failed.get(timeout=20, propagate=False), LookupError)
+        assert isinstance(broken.get(timeout=20, propagate=False), ChordError)
+        kue.ledger.wait_for("errback", 1)
+        assert kue.ledger.names("errback") == [failed.id]
+        kue.ledger.wait(lambda lines: any(line["name"] == [100, 10] or line["name"] == [10, 100] for line in lines))
+        kue.wait_until_quiet("story")
+        assert running.stop() == 0
+    assert kue.system.findings(kue.server) == []
     assert side_keys(kue.server.client()) == set()

@@ -22,6 +22,9 @@ app.conf.update(
     task_ignore_result="FERRYMAN_TEST_BACKEND" not in os.environ,
     broker_connection_retry_on_startup=True,
     broker_transport_options={"lease": float(os.environ.get("FERRYMAN_TEST_LEASE", "30"))},
+    task_default_queue="story",
+    worker_lost_wait=1,
+    worker_pool_start_method=os.environ.get("FERRYMAN_TEST_START_METHOD", "fork"),
     task_acks_late=os.environ.get("FERRYMAN_TEST_LATE") == "1",
 )
 

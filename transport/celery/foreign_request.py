@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import weakref
 from functools import wraps
 from typing import Any
@@ -206,6 +207,11 @@ def revoke_lost(consumer: str, queue: str, job_id: str) -> None:
     if request is None or request.acknowledged or request.ferryman_run.is_ending:
         return
     request.ferryman_run.lose()
+    # Not in this thread: others' leases hang on it, and to tell a result backend may take long.
+    threading.Thread(target=_revoke, args=(request,), name="ferryman-revoke", daemon=True).start()
+
+
+def _revoke(request: Any) -> None:
     pool = getattr(request, "ferryman_pool", None)
     if pool is None:
         request._announce_revoked("revoked", False, None, False)

@@ -53,8 +53,14 @@ def take_over(headers: Mapping[str, Any], queue: str, encode: Callable[[], tuple
     if retrying is None:
         return False
     run = retrying.run
-    if headers.get("id") != run.task_id or str(queue) != run.job.queue or run.outcome is not None:
+    if headers.get("id") != run.task_id:
         return False
+    if run.outcome == "lost":
+        return True  # a new job would be the ghost of one that is others' business
+    if str(queue) != run.job.queue:
+        return False
+    if run.outcome is not None:
+        return True
     payload, extra = encode() if retrying.is_changed else (None, None)
     outcome = run.retry(retrying.delay_ms, retrying.failure, payload, extra)
     if outcome in (None, "failed"):
@@ -98,7 +104,7 @@ def install() -> None:
         **options: Any,
     ) -> Any:
         run = ForeignRun.of(self.request)
-        if run is None or run.outcome is not None:
+        if run is None:
             return known(self, args, kwargs, exc, throw, eta, countdown, max_retries, **options)
         active = sys.exc_info()[1]
         cause = exc if isinstance(exc, BaseException) else active
