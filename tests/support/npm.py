@@ -24,7 +24,7 @@ CACHE = Path(os.environ.get("FERRYMAN_TEST_CACHE") or Path.home() / ".cache" / "
 def package(name: str, version: str) -> Path:
     """The folder of a package at this version, with what it needs beside it."""
     if not (shutil.which("node") and shutil.which("npm")):
-        _can_not(f"{name} {version} needs Node.js and npm on the PATH")
+        can_not(f"{name} {version} needs Node.js and npm on the PATH")
     folder = CACHE / "npm" / f"{name}-{version}"
     CACHE.joinpath("npm").mkdir(parents=True, exist_ok=True)
     with (CACHE / "npm" / "lock").open("w") as lock:
@@ -44,13 +44,14 @@ def _install(name: str, version: str, folder: Path) -> None:
         try:
             done = subprocess.run(command, cwd=whole, capture_output=True, text=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            _can_not(f"{name} {version} did not come from the package registry in {SECONDS} s")
+            can_not(f"{name} {version} did not come from the package registry in {SECONDS} s")
         if done.returncode:
-            _can_not(f"{name} {version} can't be installed: {done.stderr.strip().splitlines()[-1:]}")
+            can_not(f"{name} {version} can't be installed: {done.stderr.strip().splitlines()[-1:]}")
         whole.rename(folder)
 
 
-def _can_not(reason: str) -> NoReturn:
+def can_not(reason: str) -> NoReturn:
+    """Skips a test that must run beside software that is not to be had; under CI it fails."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(f"NOT TESTED against the original: {reason}")

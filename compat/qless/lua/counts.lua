@@ -1,4 +1,4 @@
--- How many jobs some queues have in each state, as qless counts. Changes nothing: what is due waits.
+-- How many jobs some queues have in each state, as qless counts: it promotes what is due first.
 --
 -- KEYS[1]   root of the side keys
 -- KEYS[2]   what the keys of qless begin with
@@ -9,6 +9,7 @@
 
 return reply_of(function()
   local now = seconds()
+  local left = MAX_PER_CALL
   local names, rows = {unpack(ARGV, 3)}, {}
   if #names == 0 then
     names = call('ZRANGE', QL .. 'queues', 0, -1)
@@ -17,6 +18,7 @@ return reply_of(function()
     local function cards(index)
       return call('ZCARD', zset(queue, index))
     end
+    left = left - promote(now, queue, left)
     local due = call('ZCOUNT', zset(queue, 'scheduled'), '-inf', now)
     local stalled = call('ZCOUNT', locks_of(queue), '-inf', now)
     append(rows, {
