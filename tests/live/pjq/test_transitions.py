@@ -236,6 +236,36 @@ def test_more_jobs_for_others_than_one_call_looks_at_hide_none(pjq: PjqClient, c
     assert side_keys(client) == []
 
 
+def test_a_consumer_that_leaves_in_the_middle_of_its_round_leaves_nothing(pjq: PjqClient, client: redis.Redis) -> None:
+    for number in range(1100):
+        client.hset(f"o{number}", "json", b"{}")
+    client.lpush(Q, *(f"o{number}" for number in range(1100)))
+    assert pjq.take(QUEUE, tasks=["mine"], now=NOW) == ()
+    assert any(b":cursors:" in key for key in side_keys(client))
+    pjq.close(now=NOW)
+    assert side_keys(client) == []
+
+
+def test_after_each_round_a_consumer_begins_with_what_runs_next(pjq: PjqClient, client: redis.Redis) -> None:
+    for number in range(1100):
+        client.hset(f"o{number}", "json", b"{}")
+    client.lpush(Q, *(f"o{number}" for number in range(1100)))
+    assert pjq.take(QUEUE, tasks=["mine"], now=NOW) == ()
+    client.hset("mine", "json", b'{"command":"mine"}')
+    client.rpush(Q, "mine")
+    assert pjq.take(QUEUE, tasks=["mine"], now=NOW) == ()
+    assert [each.id for each in pjq.take(QUEUE, tasks=["mine"], now=NOW)] == ["mine"]
+
+
+def test_a_name_is_recognised_however_the_payload_spells_it(pjq: PjqClient, client: redis.Redis) -> None:
+    for number in range(100):
+        client.hset(f"o{number}", "json", b'{"command":"other"}')
+    client.lpush(Q, *(f"o{number}" for number in range(100)))
+    pjq.put(QUEUE, {}, name="größe/1", job_id="mine", now=NOW)
+    assert b"gr\\u00f6" in (client.hget("mine", "json") or b"")
+    assert [each.id for each in pjq.take(QUEUE, tasks=["größe/1"], now=NOW)] == ["mine"]
+
+
 def test_a_job_that_was_added_twice_runs_twice_but_not_at_once(pjq: PjqClient, client: redis.Redis, program: Program) -> None:
     run(program.add_job(job(n=1)))
     run(program.add_job(job(n=2)))
@@ -277,6 +307,16 @@ def test_a_failed_job_looks_as_if_a_worker_of_the_program_had_failed(pjq: PjqCli
     assert pjq.fail(pjq.take(QUEUE, now=NOW)[0], failure, now=NOW) == "failed"
     ours = seen(client)
     assert ours == ended_by_the_program(client, 1, "", "bröken 'pipe'\nTraceback …")
+
+
+def test_a_job_that_a_late_worker_shows_as_running_is_finished_as_well(
+    pjq: PjqClient, client: redis.Redis, program: Program
+) -> None:
+    run(program.add_job(job()))
+    run(program.job_accepted("late", accepted(job(), program)))
+    assert (P in seen(client), Q in seen(client)) == (True, True)
+    assert pjq.complete(pjq.take(QUEUE, now=NOW)[0], now=NOW) == "completed"
+    assert set(seen(client)) == {F, b"a"}
 
 
 def test_members_that_an_earlier_run_has_left_are_replaced_in_their_places(pjq: PjqClient, client: redis.Redis) -> None:
@@ -326,6 +366,7 @@ def test_a_job_that_others_have_by_now_is_left_as_it_is(
             assert not pjq.progress(taken, 1, 2, now=late)
         case "heartbeat":
             pjq.heartbeat(QUEUE, now=late)
+            assert not [key for key in side_keys(client) if b":held:" in key or b":leases:" in key]
     assert seen(client) == before
     assert pjq.held(QUEUE) == ()
     pjq.close(now=late)
@@ -412,6 +453,20 @@ def test_progress_is_nothing_that_the_program_keeps_of_a_dispatched_job(pjq: Pjq
     before = everything(client)
     assert pjq.progress(taken, 1, 2, now=NOW)
     assert everything(client) == before
+
+
+def test_the_next_look_is_due_when_the_first_lease_ends(pjq: PjqClient, client: redis.Redis, program: Program) -> None:
+    take = pjq.live.take
+
+    def due(now: int, lease_ms: int = 60_000) -> int:
+        return send(client, take(QUEUE, "ours", 0, lease_ms, now=now)).next_event_ms - now
+
+    assert due(NOW) == 60_000
+    run(program.add_job(job()))
+    run(program.worker_idle("w", QUEUE))
+    assert due(NOW + 1_000) == 8_001
+    send(client, take(QUEUE, "other", 0, 3_000, now=NOW + 1_000))
+    assert due(NOW + 1_000) == 3_000
 
 
 # Giving back
@@ -593,6 +648,16 @@ def test_finished_jobs_are_removed_by_their_role(pjq: PjqClient, client: redis.R
     assert pjq.cancel(QUEUE, "failed") == "dead"
     assert pjq.cancel(QUEUE, "done", "done") == "done"
     assert seen(client) == {}
+
+
+def test_a_job_that_was_added_again_when_it_had_ended_is_cancelled_and_stays_ended(
+    pjq: PjqClient, client: redis.Redis, program: Program
+) -> None:
+    run(program.add_job(job()))
+    pjq.complete(pjq.take(QUEUE, now=NOW)[0], now=NOW)
+    run(program.add_job(job()))
+    assert pjq.cancel(QUEUE, "a") == "waiting"
+    assert set(seen(client)) == {F, b"a"}
 
 
 def test_a_job_that_another_queue_has_as_well_keeps_its_hash(pjq: PjqClient, client: redis.Redis, program: Program) -> None:
