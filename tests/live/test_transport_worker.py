@@ -98,7 +98,7 @@ def test_a_worker_takes_no_job_before_a_process_is_free_to_begin_it(broker, tmp_
     assert "Traceback" not in celery_worker.log.read_text()
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
 def test_so_it_is_on_other_pools(kue, tmp_path, pool):
     ledger = Ledger(kue.server)
     concurrency = 1 if pool == "solo" else 2
