@@ -303,8 +303,9 @@ def _ended(flag: int) -> Outcome:
 
 
 def _taken(queue: str, reply: Any) -> Taken:
-    now, next_event, *jobs = reply
-    return Taken(True, now, next_event, tuple(_delivery(queue, tag, text) for tag, text in jobs))
+    now, next_event, unknown, *jobs = reply
+    deliveries = tuple(_delivery(queue, tag, text) for tag, text in jobs)
+    return Taken(True, now, next_event, deliveries, unknown=tuple(map(to_text, unknown)))
 
 
 def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:

@@ -360,8 +360,8 @@ def _put(reply: Any) -> str:
 
 
 def _taken(queue: str, reply: Any) -> Taken:
-    now, event, *jobs = reply
-    return Taken(True, now, event, tuple(delivery(queue, *job) for job in jobs))
+    now, event, unknown, *jobs = reply
+    return Taken(True, now, event, tuple(delivery(queue, *job) for job in jobs), unknown=tuple(map(to_text, unknown)))
 
 
 def delivery(queue: str, job_id: bytes, flat: Sequence[bytes]) -> ForeignDelivery:

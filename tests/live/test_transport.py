@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import UsageError
 from ferryman.transport import revoke
 from kombu import Consumer, Exchange, Producer, Queue
@@ -277,3 +278,17 @@ def test_a_damaged_payload_neither_kills_nor_blocks(broker):
         message = get(connection.default_channel)
         assert message.payload[0][0]["n"] == 1
         message.ack()
+
+
+def test_a_take_for_some_tasks_leaves_all_others_and_names_them_where_jobs_have_names(broker):
+    live = broker.system.live
+    with broker.connection() as connection:
+        publish(connection, [1, 2], "known")
+        publish(connection, [1, 2], "not.known")
+    client = broker.server.client()
+    taken = run(client, live.take(QUEUE, "someone", 10, 30_000, tasks={"known"}))
+    assert len(taken.jobs) == 1
+    assert (broker.size().waiting, broker.size().held) == (1, 1)
+    if live.has_names:
+        taken = run(client, live.take(QUEUE, "someone", 10, 30_000, tasks={"known"}))
+        assert (taken.jobs, taken.unknown) == ((), ("not.known",))

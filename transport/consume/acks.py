@@ -38,13 +38,14 @@ FLUSH_AFTER = 0.02
 """Seconds after which an ack is sent by the renewer's thread, if nobody else has done so."""
 BATCH = 100
 """Acks that leave at once even while messages are being handed out."""
+BATCH_BYTES = 64 << 20
+"""Acks to messages of so many bytes do the same: freeing them takes the server some ten milliseconds."""
+
 LOST = (
     "job %s of queue %r was acked after its lease had lapsed and it was given to another consumer: "
     "it runs, or has run, twice; raise the option 'lease' if this worker was only slow"
 )
 LOST_BY_OTHERS = "job %s of queue %r was acked, but it was cancelled, failed or given to others meanwhile"
-BATCH_BYTES = 64 << 20
-"""Acks to messages of so many bytes do the same: freeing them takes the server some ten milliseconds."""
 
 
 class AckTarget(Protocol):

@@ -10,7 +10,7 @@
 -- ARGV[12]   bytes of messages that the reply may have; one message comes whatever its size
 -- ARGV[13]   '1' if only messages of the tasks are wanted
 -- ARGV[14…]  tasks
--- Result     {now, next event ms, {delivery tag, message} …}
+-- Result     {now, next event ms, {some tasks that are not wanted …}, {delivery tag, message} …}
 --
 -- Pop and note are one: kombu's own consumers lose what they have popped and not yet noted. A message that went through an
 -- exchange may stand in other queues too, with the same delivery tag, and whoever acks one copy would ack them all: here it gets a
@@ -37,6 +37,10 @@ for i = 14, wanted and #ARGV or 0 do
   wanted[ARGV[i]] = true
 end
 
+-- Tasks of messages that are left to others, a few of them.
+local UNKNOWN = 5
+local unknown, is_named = {}, {}
+
 local ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
 
 -- What base64 stands for.
@@ -61,6 +65,19 @@ local function task_of(message)
     task = fine and type(found) == 'table' and found.task
   end
   return type(task) == 'string' and task or queue
+end
+
+-- Whether a message is for the consumer.
+local function wants(message)
+  local task = not wanted or task_of(message)
+  if not wanted or wanted[task] then
+    return true
+  end
+  if not is_named[task] and #unknown < UNKNOWN then
+    is_named[task] = true
+    append(unknown, task)
+  end
+  return false
 end
 
 -- A message with a tag that nobody has, and that tag.
@@ -113,7 +130,7 @@ local function take_all(seconds)
             return taken, true
           end
           looked, read = looked + 1, read + #text
-          if message and (not wanted or wanted[task_of(message)]) then
+          if message and wants(message) then
             append(taken, take(key, text, message, tag, skipped, seconds + #taken / 1000000))
             used = used + #text
           else
@@ -157,7 +174,7 @@ return reply_of(function()
   if room > 0 then
     taken, more = take_all(seconds)
   end
-  local reply = {now, more and now or next_event(now)}
+  local reply = {now, more and now or next_event(now), unknown}
   for _, job in ipairs(taken) do
     append(reply, job)
   end

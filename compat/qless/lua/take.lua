@@ -11,7 +11,7 @@
 -- ARGV[6]   lease, ms from now: locks last for the queue's heartbeat, and so long at least
 -- ARGV[7]   bytes of data that the reply may have; one job comes at any rate
 -- ARGV[8…]  names of the tasks that the worker knows; none: all
--- Result    {now ms, next event ms, {id, {field, value, …} as it runs now} …}
+-- Result    {now ms, next event ms, {some tasks that it does not know …}, {id, {field, value, …} as it runs now} …}
 --
 -- A job has the name that its field `ferryman` tells as `task`, else its klass, or else the queue's. Others stay where they are. Of a
 -- job without a record nothing is left to run, so it leaves the queue. A job without data can't be run by anybody: it fails.
@@ -34,6 +34,10 @@ local SEEK_MS = 10000
 
 local used = 0
 
+-- Tasks of jobs that are left to others, a few of them.
+local UNKNOWN = 5
+local unknown, is_named = {}, {}
+
 local function wants(id)
   if knows_all then
     return true
@@ -42,6 +46,10 @@ local function wants(id)
   local task = extra and table_in(extra).task
   if type(task) ~= 'string' then
     task = klass and klass ~= '' and klass or queue
+  end
+  if not tasks[task] and not is_named[task] and #unknown < UNKNOWN then
+    is_named[task] = true
+    append(unknown, task)
   end
   return tasks[task]
 end
@@ -144,7 +152,7 @@ return reply_of(function()
   local now = seconds()
   lease_to(queue, worker, in_ms(now) + lease)
   if call('SISMEMBER', QL .. 'paused_queues', queue) == 1 then
-    return {in_ms(now), in_ms(now + 1)}
+    return {in_ms(now), in_ms(now + 1), {}}
   end
   if n > 0 then
     call('ZADD', QL .. 'workers', now, worker)
@@ -161,7 +169,7 @@ return reply_of(function()
       append(chosen, id)
     end
   end
-  local reply = {in_ms(now), 0}
+  local reply = {in_ms(now), 0, unknown}
   for _, id in ipairs(chosen) do
     lock(now, id)
     append(reply, {id, call('HGETALL', RECORD .. id)})
