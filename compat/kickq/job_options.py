@@ -17,8 +17,8 @@ FLAGS = frozenset({"retry", "hotjob", "ghostRetry"})
 COUNTS = frozenset({"retryTimes", "ghostTimes"})
 
 SHARED = ("attempts", "backoff", "ttl")
-"""``attempts``: all runs that it may have; ``backoff``: ms from a failed run to the next, True for kickq's own half hour, or
-``{"type": "fixed", "delay": ms}``; ``ttl``: ms that a run may take."""
+"""``attempts``: all runs that it may have; ``backoff``: ms from a failed run to the next, True for kickq's own half hour, False
+for none, or ``{"type": "fixed", "delay": ms}``; ``ttl``: ms that a run may take."""
 
 
 def option_members(options: Mapping[str, Any]) -> bytes:
@@ -52,8 +52,8 @@ def option_members(options: Mapping[str, Any]) -> bytes:
 
 
 def _backoff(value: Any) -> int:
-    if value is True:
-        return int(DEFAULTS["retryInterval"])
+    if isinstance(value, bool):
+        return int(DEFAULTS["retryInterval"]) if value else 0
     if isinstance(value, Mapping):
         if value.get("type", "fixed") != "fixed" or not value.keys() <= {"type", "delay"}:
             raise UsageError(f"backoff {dict(value)!r} is none that kickq has: every retry of a job waits for the same time")

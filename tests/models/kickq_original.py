@@ -159,9 +159,11 @@ class OriginalKickq:
     def pop(self, name: str, now: int) -> Steps[Running | None]:
         """The first job of a list, if a worker can run it."""
         popped = yield ("LPOP", self.key("queue", name))
-        if popped is None:
-            return None
-        job = yield from self._read(popped.decode())
+        return None if popped is None else (yield from self.begin(popped.decode(), now))
+
+    def begin(self, job_id: str, now: int) -> Steps[Running | None]:
+        """The job of an id that was popped."""
+        job = yield from self._read(job_id)
         if job is not None:
             yield from self._move(job, "processing")
             job.started = now
