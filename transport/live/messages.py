@@ -22,7 +22,7 @@ from ...schema.errors import FerrymanError, MalformedValue, UsageError
 from ...schema.live import ForeignDelivery, ForeignFamily, NewJob
 from ...schema.native.scripts.publication import Publication
 from ...schema.native.scripts.waiting_score import PriorityOrder
-from ...schema.text import load_json, show
+from ...schema.text import load_json, load_loose_json, show
 from ..message import DELAY, JSON_HEAD, TYPE_MARK, UNIQUE_KEY, UNIQUE_TTL, Content, decode_kombu_type, encode_kombu_type
 from .mapping import JobMapping, QueueMapping
 
@@ -234,7 +234,7 @@ class JobMessages:
         self, queue: str, job: ForeignDelivery, given: Any, tasks: Collection[str] | None
     ) -> tuple[str, list[Any], dict[str, Any]]:
         """The task of a job, and what it is called with. ``given``: the task that Celery published it for."""
-        payload = load_json(job.payload)
+        payload = _payload(job.payload)
         envelope = self._envelope(payload)
         if envelope is not None:
             task = envelope["task"]
@@ -255,6 +255,18 @@ class JobMessages:
         if self.family.arguments == "list":
             return task, payload if isinstance(payload, list) else [payload] if payload else [], {}
         return task, [payload], {}
+
+
+def _payload(raw: bytes) -> Any:
+    """A payload's value. NaN and infinity are numbers in it, as for systems and workers that are written in Python."""
+    try:
+        return load_json(raw)
+    except MalformedValue as error:
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise error from None
+        return load_loose_json(raw)
 
 
 def _by_function(job: ForeignDelivery, function: Any, payload: Any) -> tuple[list[Any], dict[str, Any]]:

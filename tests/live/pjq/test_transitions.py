@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kombu import Connection
 
 from ...support.foreign_keys import everything, seen, side_keys
 from ...support.pjq_program import Program, accepted, done, run
+from ...support.servers import Server
 
 NOW = 1_795_262_501_573
 ISO = "2026-11-21T12:01:41.573000Z"
@@ -823,3 +825,15 @@ def test_a_full_server_can_be_drained_and_takes_no_new_job(pjq: PjqClient, clien
 def test_a_worker_asks_for_no_longer_lease_than_the_program_gives(given: str, lease: float) -> None:
     settings = Settings.of(Connection(f"ferryman://localhost/0?family=pjq{given}"))
     assert settings.lease == lease
+
+
+def test_a_payload_with_numbers_that_only_python_writes_reaches_its_task(server: Server, client: redis.Redis) -> None:
+    client.hset("a", "json", b'{"uuid":"a","queue_name":"mail","load":NaN,"most":-Infinity}')
+    client.lpush("jobs_queued:mail", "a")
+    with Connection(server.url(family="pjq")) as connection, connection.SimpleQueue("mail") as queue:
+        message = queue.get(timeout=10)
+        (job, *_), _, _ = message.decode()
+        message.ack()
+    assert math.isnan(job["load"])
+    assert job["most"] == -math.inf
+    assert json.loads(client.hget("a", "json") or b"")["exitcode"] == 0
