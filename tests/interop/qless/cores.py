@@ -6,6 +6,7 @@ qless-py's of 2013 is mended in one word, without which servers since Redis 6.2.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,9 +16,9 @@ from ferryman.compat.qless.live import Core
 
 from ...support.pypi import folder_of
 
-PACKAGES = {"unified": ("qless-py", "0.11.4"), "reqless": ("reqless", "0.13.3")}
+PACKAGES: Mapping[Core, tuple[str, str]] = {"unified": ("qless-py", "0.11.4"), "reqless": ("reqless", "0.13.3")}
 """The package that brings each core."""
-SCRIPTS = {"unified": "qless/qless-core/qless.lua", "reqless": "reqless/lua/qless.lua"}
+SCRIPTS: Mapping[Core, str] = {"unified": "qless/qless-core/qless.lua", "reqless": "reqless/lua/qless.lua"}
 
 
 @cache

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ import redis
 from ferryman.compat.qless.live import Core
 
 from ...support.foreign_keys import seen
-from ...support.servers import Server
+from ...support.servers import GENERATIONS, Server, generation
 from .cores import PACKAGES, Original
 from .stories import Story
 from .tellers import OriginalTeller, OurTeller
@@ -61,6 +62,23 @@ def messages(pubsub: redis.client.PubSub, client: redis.Redis, mark: str) -> Cou
 @pytest.mark.parametrize("core", PACKAGES)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_story_made_up_at_random(server: Server, core: Core, seed: int) -> None:
+    tell(server, core, seed)
+
+
+@pytest.mark.parametrize("generation_name", GENERATIONS)
+def test_servers_of_all_generations_have_the_same_story(generation_name: str, tmp_path: Path) -> None:
+    kind = generation(generation_name)
+    if kind is None:
+        pytest.skip(f"{generation_name} is not installed")
+    with kind.start(tmp_path) as server:
+        for core in PACKAGES:
+            for seed in (1000, 1001):
+                server.client().flushall()
+                tell(server, core, seed)
+
+
+def tell(server: Server, core: Core, seed: int) -> None:
+    """Tells a story twice, and compares after each step."""
     story = Story(core, Random(seed))
     with server.client(0) as theirs, server.client(1) as ours, heard(theirs) as pubsub:
         original, client = OriginalTeller(Original(theirs, core)), OurTeller(ours, core)
