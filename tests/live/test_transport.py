@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import time
@@ -10,10 +11,12 @@ import pytest
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import UsageError
 from ferryman.transport import revoke
+from ferryman.transport.flower import QueueLengths
 from kombu import Consumer, Exchange, Producer, Queue
 
 from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
 from ..support.live_systems import SYSTEMS, side_keys
+from ..support.topologies import wait_until
 
 
 @pytest.fixture(params=SYSTEMS, ids=str)
@@ -292,3 +295,31 @@ def test_a_take_for_some_tasks_leaves_all_others_and_names_them_where_jobs_have_
     if live.has_names:
         taken = run(client, live.take(QUEUE, "someone", 10, 30_000, tasks={"known"}))
         assert (taken.jobs, taken.unknown) == ((), ("not.known",))
+
+
+def test_whoever_consumes_runs_the_systems_timers_for_all_its_queues(broker):
+    if broker.system.family not in ("kue", "kickq"):
+        pytest.skip("delayed jobs are promoted by who takes from their queue")
+    with (
+        broker.connection() as connection,
+        connection.channel() as channel,
+        Consumer(channel, [Queue("another")], on_message=lambda m: m.ack()),
+    ):
+        broker.put({"n": 1}, delay_ms=300)
+        assert (broker.size().waiting, broker.size().scheduled) == (0, 1)
+        wait_until(lambda: indexed(broker) == "waiting")
+
+
+def indexed(broker):
+    """Where the only job is, by the keys themselves."""
+    (job,) = broker.system.jobs(broker.server).values()
+    return str(job.state)
+
+
+def test_monitors_see_how_full_a_systems_queue_is(broker):
+    for n in range(3):
+        broker.put({"n": n})
+    with broker.connection() as connection:
+        connection.default_channel.basic_get(QUEUE)
+        (lengths,) = asyncio.run(QueueLengths(broker.url(), {}, None).queues([QUEUE]))
+        assert (lengths["messages"], lengths["messages_ready"], lengths["messages_unacknowledged"]) == (3, 2, 1)

@@ -22,8 +22,8 @@ from ..settings import Settings
 from .foreign_queue import ForeignQueue
 from .messages import JobMessages
 
-CONTROL = (".pidbox", "celeryev")
-"""Parts of the names of queues that Celery keeps for itself."""
+PIDBOX, EVENTS = ".pidbox", "celeryev"
+"""Ends and begins the names of queues that Celery keeps for itself."""
 
 
 class ForeignKeyspace:
@@ -45,7 +45,7 @@ class ForeignKeyspace:
         """Whether tasks of this queue are the other system's: temporary queues are ferryman's own. Raises connection errors."""
         known = self._lasting.get(queue)
         if known is None:
-            known = not any(part in queue for part in CONTROL) and self._link.run(self._asks_lasting(queue))
+            known = not _is_control(queue) and self._link.run(self._asks_lasting(queue))
             self._lasting[queue] = known
         return known
 
@@ -54,7 +54,7 @@ class ForeignKeyspace:
 
     def declared(self, queue: str, arguments: Mapping[str, Any]) -> None:
         """This connection has declared a queue."""
-        self._lasting[queue] = not (any(part in queue for part in CONTROL) or is_temporary(arguments))
+        self._lasting[queue] = not (_is_control(queue) or is_temporary(arguments))
 
     def target(self, queue: str, headers: Mapping[str, Any]) -> str:
         """The queue to which a message with these headers goes. Raises connection errors."""
@@ -100,6 +100,10 @@ class ForeignKeyspace:
     def passes_by(self, queue: str, known: Collection[str] | None) -> bool:
         """Whether a consumer takes none of the jobs that the other system's own producers put here: their task is the queue's."""
         return not self.family.has_names and known is not None and str(queue) not in known
+
+
+def _is_control(queue: str) -> bool:
+    return queue.endswith(PIDBOX) or queue == EVENTS or queue.startswith(f"{EVENTS}.")
 
 
 def is_temporary(arguments: Mapping[str, Any]) -> bool:
