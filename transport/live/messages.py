@@ -234,7 +234,7 @@ class JobMessages:
         self, queue: str, job: ForeignDelivery, given: Any, tasks: Collection[str] | None
     ) -> tuple[str, list[Any], dict[str, Any]]:
         """The task of a job, and what it is called with. ``given``: the task that Celery published it for."""
-        payload = _payload(job.payload)
+        payload = _python_value(job.payload) if self.family.arguments == "object" else load_json(job.payload)
         envelope = self._envelope(payload)
         if envelope is not None:
             task = envelope["task"]
@@ -257,8 +257,8 @@ class JobMessages:
         return task, [payload], {}
 
 
-def _payload(raw: bytes) -> Any:
-    """A payload's value. NaN and infinity are numbers in it, as for systems and workers that are written in Python."""
+def _python_value(raw: bytes) -> Any:
+    """A payload's value for a system that is written in Python: NaN and infinity are numbers."""
     try:
         return load_json(raw)
     except MalformedValue as error:
