@@ -165,9 +165,10 @@ class NodeLink(ServerLink):
             pipe.send_packed(*map(pack, commands))
             replies = pipe.replies(len(commands))
         except BaseException:
-            # Even an interrupt leaves replies unread: whoever spoke next would get somebody else's answer.
+            # Even an interrupt leaves replies unread, on the socket or half read: whoever spoke next would get somebody else's
+            # answer.
             self.failed = True
-            self._connection.disconnect()
+            self.close()
             raise
         self._used = time.monotonic()
         return list(map(_without_transient, replies)) if has_errors(replies) else replies
