@@ -108,6 +108,8 @@ def taken(reply: Sequence[Any], queue: str) -> Taken:
 def _delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: bytes) -> ForeignDelivery:
     record = _record({ITEM: document})
     data, runs = record.item.get("data"), len(record.runs or ())
+    # A large document is not checked by the script: one that is no JSON must not pass for a job without a payload.
+    payload = b"null" if data is None else data.text
     return ForeignDelivery(
         id=to_text(raw_id),
         score=0,
@@ -115,7 +117,7 @@ def _delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: 
         deliveries=runs + int(lapses) + 1,
         fields={ITEM: document},
         queue=queue,
-        payload=b"null" if data is None else data.text,
+        payload=payload if record.item else document,
         extra=_extra(extra),
         attempts=runs,
         max_attempts=_attempts_allowed(record),

@@ -64,6 +64,12 @@ end
 
 -- JSON
 
+-- Documents of more bytes are not parsed as a whole: that takes as long as to read them a hundred times.
+local SMALL = 16384
+
+-- So often a payload may have members that look like those behind it, before it is walked through after all.
+local MOST_TRIES = 8
+
 -- The value of a JSON text; nil, and whether it is only nested too deep for this parser, which refuses halves of surrogate pairs.
 local function parsed(text)
   local fine, value = pcall(cjson.decode, text)
@@ -76,7 +82,7 @@ local function parsed(text)
   return nil, string.find(tostring(value), 'nested', 1, true) ~= nil
 end
 
--- The position behind a string that begins at `at`. Like the next ones for text that parses.
+-- The position behind a string that begins at `at`. Like the next ones: an error for text that ends too early.
 local function string_end(text, at)
   at = at + 1
   while true do
@@ -111,22 +117,62 @@ local function value_end(text, at)
   return at
 end
 
--- The members of an object: their names in order, and their texts by name. Of two with one name the last counts.
+-- The member whose name begins at `at`: its name, where its value begins, and the position behind that. `end_of`: finds it.
+local function member_at(text, at, end_of)
+  local behind = string_end(text, at)
+  local name = string.sub(text, at + 1, behind - 2)
+  local start = string.find(text, '[^%s:]', behind)
+  return name, start, end_of(text, start, name)
+end
+
+-- Whether the members of the whole document go on at `at`, and not those of an object within: the brace that ends them is the last.
+local function is_outermost(text, at)
+  repeat
+    local _, _, stop = member_at(text, string.find(text, '"', at, true), value_end)
+    at = string.find(text, '[,}]', stop)
+  until string.byte(text, at) == 125
+  return not string.find(text, '%S', at + 1)
+end
+
+-- The position behind a document's member. Large payloads are not walked through: kickq writes `lastError` after them.
+local function member_end(text, at, name)
+  if name == 'data' and #text - at > SMALL then
+    local found = at
+    for _ = 1, MOST_TRIES do
+      found = string.find(text, ',"lastError":', found + 1, true)
+      if not found then
+        break
+      elseif is_outermost(text, found) then
+        return found
+      end
+    end
+  end
+  return value_end(text, at)
+end
+
+-- The members of a document: their names in order, and their texts by name. Of two with one name the last counts. An error for what
+-- is no object.
 local function members_of(text)
   local names, texts = {}, {}
-  local at = string.find(text, '["}]', string.find(text, '{', 1, true) + 1)
+  local at = string.find(text, '["}]', select(2, string.find(text, '^%s*{')) + 1)
   while string.byte(text, at) == 34 do
-    local behind = string_end(text, at)
-    local name = string.sub(text, at + 1, behind - 2)
-    local start = string.find(text, '[^%s:]', behind)
-    local stop = value_end(text, start)
+    local name, start, stop = member_at(text, at, member_end)
     if not texts[name] then
       append(names, name)
     end
     texts[name] = string.sub(text, start, stop - 1)
     at = string.find(text, '["}]', stop)
   end
+  if string.find(text, '%S', at + 1) then
+    error('more than one value')
+  end
   return names, texts
+end
+
+-- The value of a member's text; nil for what is no JSON, or is not there.
+local function value_of(text)
+  local list = text and parsed('[' .. text .. ']')
+  return list and list[1]
 end
 
 -- What JavaScript makes of a member where it wants a number; 0 for what is none.
@@ -147,32 +193,37 @@ end
 
 -- Records
 
--- A job as its record has it: id, state, name (that of its queue), text, mirror (the name as the hash has it); nil for what no worker can run, and whether that is so only
--- because the document is nested too deep to be read here.
+-- A job as its record has it: id, state, name (that of its queue), text, mirror (the name as the hash has it). Nil for what no worker
+-- can run, and whether that is so only because the document is nested too deep to be read here.
 local function open_job(id)
   local found = attempt('HMGET', JOB .. id, 'itemData', 'state', 'name')
-  if not (found and found[1]) then
+  local text = found and found[1]
+  if not text then
     return nil
   end
-  local item, too_deep = parsed(found[1])
-  if type(item) ~= 'table' or item.id ~= id then
-    return nil, too_deep
+  if #text <= SMALL then
+    local item, too_deep = parsed(text)
+    if type(item) ~= 'table' then
+      return nil, too_deep
+    end
   end
-  local kind = type(item.name)
-  local name = (kind == 'string' or kind == 'number') and tostring(item.name) or nil
-  return {id = id, state = found[2] or '', name = name or '', text = found[1], mirror = name or found[3] or ''}
+  local fine, names, members = pcall(members_of, text)
+  if not fine or value_of(members.id) ~= id then
+    return nil
+  end
+  local name = value_of(members.name)
+  name = (type(name) == 'string' or type(name) == 'number') and tostring(name) or nil
+  return {
+    id = id, state = found[2] or '', name = name or '', text = text, mirror = name or found[3] or '', names = names, members = members,
+  }
 end
 
 -- The text of a member, or what kickq takes for it.
 local function member(job, name)
-  if not job.members then
-    job.names, job.members = members_of(job.text)
-  end
   return job.members[name] or DEFAULTS[name]
 end
 
 local function set_member(job, name, text)
-  member(job, name)
   if not job.members[name] then
     append(job.names, name)
   end
@@ -258,6 +309,7 @@ local function error_name(runs, is_first)
   if is_first then
     local last = call('ZREVRANGE', PURGE, 0, 0)[1]
     text = last and attempt('HGET', JOB .. last, 'itemData') or ''
+    text = string.sub(text, -SMALL) -- behind its payload, which may be large
   end
   return string.find(text, '"state":"%a+","errorMessage":') and 'errorMessage' or 'error'
 end
@@ -373,7 +425,7 @@ end
 -- Puts jobs that were being run back to where they were taken, in their order, in the state in which they waited.
 local function give_back(queue, jobs)
   for i = #jobs, 1, -1 do
-    local word = parsed('[' .. (member(jobs[i], 'state') or '""') .. ']')[1]
+    local word = value_of(member(jobs[i], 'state')) or ''
     call('LPUSH', QUEUE .. queue, jobs[i].id)
     move(jobs[i], PROMOTED[word] and 'queued' or 'new')
   end

@@ -26,6 +26,10 @@ AWKWARD_DATA: tuple[Any, ...] = (
     {"é ☃ 😀": [1, -0.5, 12345678901234567890, {"runs": [], "state": "fail", "a}": ']"'}]},
     [[[[{"deep": [None, True, False]}]]]],
     '"state":"fail","errorMessage":',
+    {"a": 1, "lastError": {"b": "}"}, "runs": [1]},
+    [{"x": 1, "lastError": {"y": '}"', "z": [number]}} for number in range(2000)],
+    {"pad": "x" * 20_000, "lastError": 1},
+    {"pad": ',"lastError":null}' * 2000, "x": '\\",'},
 )
 
 

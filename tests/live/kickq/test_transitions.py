@@ -427,6 +427,42 @@ def test_a_document_too_deep_for_the_server_is_left_for_kickqs_workers(client: r
     assert client.lrange("kickq:queue:mail", 0, -1) == [b"x"]
 
 
+PAD = b"x" * 20_000
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"id":"x","name":"mail","data":"%b' % PAD,
+        b'{"id":"x","name":"mail","data":"%b"' % PAD,
+        b'{"id":"x","name":"mail","data":"%b"}}' % PAD,
+        b'{"id":"y","name":"mail","data":"%b","lastError":null}' % PAD,
+        b'["%b"]' % PAD,
+        b'"%b"' % PAD,
+        b"%b" % PAD,
+    ],
+    ids=["cut in the payload", "cut behind it", "two ends", "another id", "a list", "a text", "anything"],
+)
+def test_a_large_bad_job_is_in_nobodys_way_either(client: redis.Redis, kickq: KickqClient, document: bytes) -> None:
+    client.hset("kickq:job:x", "itemData", document)
+    client.rpush("kickq:queue:mail", "x")
+    good = put(client)
+    assert [job.id for job in kickq.take("mail", 2, now=T0)] == [good]
+    assert client.exists("kickq:queue:mail") == 0
+    assert client.hgetall("kickq:job:x") == {b"itemData": document}
+
+
+@pytest.mark.parametrize("payload", [b'[oops,"%b"]', b'["%b"}'])
+def test_a_large_payload_that_is_no_json_does_not_pass_for_none(client: redis.Redis, kickq: KickqClient, payload: bytes) -> None:
+    document = b'{"id":"x","name":"mail","data":%b,"lastError":null}' % (payload % PAD)
+    client.hset("kickq:job:x", "itemData", document)
+    client.rpush("kickq:queue:mail", "x")
+    (job,) = kickq.take("mail", now=T0)
+    assert job.payload == document
+    assert kickq.fail(job, Failure("no JSON", is_final=True), now=T0) == "failed"
+    assert item_of(client, "x").state == "fail"
+
+
 def test_bytes_that_are_no_text_reach_the_consumer_as_node_would_read_them(client: redis.Redis, kickq: KickqClient) -> None:
     client.hset("kickq:job:x", "itemData", b'{"id":"x","name":"mail","data":"a\xffb"}')
     client.rpush("kickq:queue:mail", "x")
