@@ -15,10 +15,10 @@ from uuid import uuid4
 from attrs import field, frozen
 
 from ...schema.connection.call import Argument, Call
-from ...schema.errors import KeyspaceRefused, UsageError
+from ...schema.errors import UsageError
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignFamily, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import check_name, optional
@@ -26,11 +26,9 @@ from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
 from ...schema.text import is_unicode, show, to_bytes, to_text
 from .. import side
-from .keys import LEASE_MS, PATTERNS, STATES, can_be_id, layout
+from . import replies
+from .keys import LEASE_MS, can_be_id, layout
 from .payload import Members, key_texts, members_of
-from .record import Record, canonical
-
-assert __package__
 
 T = TypeVar("T")
 
@@ -62,7 +60,7 @@ class PjqLive(ForeignFamily):
 
     def look(self) -> Call[None]:
         pattern = to_bytes(glob_escape(self.prefix))
-        return self._call("look", None, (pattern,), partial(_check, self.prefix), f"pjq under {self.prefix!r}")
+        return self._call("look", None, (pattern,), partial(replies.check, self.prefix), f"pjq under {self.prefix!r}")
 
     # Jobs in
 
@@ -91,7 +89,7 @@ class PjqLive(ForeignFamily):
             text.setdefault("command", job.name)
         stamp = "" if "created_at" in text else 1
         args = (to_bytes(job_id), _dump(text), job.extra or b"", job.publication or "", stamp)
-        return self._about("put", job.queue, now, args, partial(_stored, job_id))
+        return self._about("put", job.queue, now, args, partial(replies.stored, job_id))
 
     # Consuming
 
@@ -116,7 +114,7 @@ class PjqLive(ForeignFamily):
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
         args: list[Argument] = [_member(consumer), n, lease_ms, optional(delivery_limit), fetch_bytes]
         args += [""] if tasks is None else [1, *map(to_bytes, tasks)]
-        return self._about("take", queue, now, args, partial(_taken, queue))
+        return self._about("take", queue, now, args, partial(replies.taken, queue))
 
     def complete(
         self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
@@ -125,7 +123,7 @@ class PjqLive(ForeignFamily):
         args: list[Argument] = [_member(consumer)]
         for job_id, result in results:
             args += (to_bytes(job_id), _string(to_text(result or b"")))
-        return self._about("complete", queue, now, args, _completed)
+        return self._about("complete", queue, now, args, replies.completed)
 
     def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
         """Ends a job with exit code 1; ``stderr`` is the failure's text. pjq knows no further attempts."""
@@ -154,7 +152,7 @@ class PjqLive(ForeignFamily):
             members = {**_members(payload), "uuid": job_id, "queue_name": _queue(queue)}
             text = _dump(members)
         args = (_member(consumer), to_bytes(job_id), max(delay_ms, 0), text, extra or b"")
-        return self._about("retry", queue, now, args, _outcome)
+        return self._about("retry", queue, now, args, replies.outcome)
 
     def progress(
         self,
@@ -189,7 +187,7 @@ class PjqLive(ForeignFamily):
 
     def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
         """See ForeignFamily. ``scheduled`` are retries that are delayed; what has failed is counted in ``done``."""
-        return self._about("size", queue, now, (), _size)
+        return self._about("size", queue, now, (), replies.size)
 
     def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
         return self._about("purge", queue, now, (_positive(limit),), results.purged)
@@ -215,11 +213,11 @@ class PjqLive(ForeignFamily):
 
     def get(self, job_id: str) -> Call[Job | None]:
         """A job as it stands in the queue that its payload names; None: there is none."""
-        return self._call("get", None, (to_bytes(job_id),), partial(_job, job_id), f"pjq job {job_id!r}")
+        return self._call("get", None, (to_bytes(job_id),), partial(replies.job, job_id), f"pjq job {job_id!r}")
 
     def peek(self, queue: str, n: int) -> Call[tuple[Job, ...]]:
         """The jobs of a queue that run next, at most MAX_PER_CALL."""
-        return self._about("peek", queue, None, (n,), lambda found: tuple(_queued(queue, *each) for each in found))
+        return self._about("peek", queue, None, (n,), lambda found: tuple(replies.queued(queue, *each) for each in found))
 
     # The system's own clockwork
 
@@ -290,114 +288,3 @@ def _dump(members: Mapping[str, Any]) -> bytes:
 def _string(text: str) -> bytes:
     """A text as a JSON string. What is not UTF-8 in it is replaced."""
     return json.dumps(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).encode("ascii")
-
-
-# Replies
-
-
-def _check(prefix: str, found: Any) -> None:
-    """Raises KeyspaceRefused for a keyspace that can't be served."""
-    is_replica, found = found
-    if is_replica:
-        raise KeyspaceRefused("this server is a replica that can't be written to: give the address of its master")
-    types: dict[str, dict[str, bytes]] = {}
-    for name, kind, key in found:
-        types.setdefault(to_text(name), {})[to_text(kind)] = key
-    first = next((key for name in _FIRST_PROGRAM for key in types.get(name, {}).values()), None)
-    if first is not None:
-        both = " beside those of a newer one" if types.keys() - _FIRST_PROGRAM else ""
-        raise KeyspaceRefused(
-            f"pjq under {prefix!r}: {show(first)!r} is of the first JavaScript program{both}, whose jobs no newer one sees and "
-            "which takes no lease back: migrate them (ferryman migrate), then serve the keyspace"
-        )
-    idle = types.get("workers_idle", {})
-    if "zset" in idle and (len(idle) > 1 or types.keys() & {"workers_busy", "workers_last_seen"}):
-        raise KeyspaceRefused(
-            f"pjq under {prefix!r}: {show(idle['zset'])!r} is of a JavaScript program, others are of a Python one, which dies "
-            "at it: remove it when the JavaScript program is gone"
-        )
-    for pattern in PATTERNS:
-        name = pattern.template.removeprefix("<prefix>").partition(":")[0]
-        for kind, key in types.get(name, {}).items():
-            if kind not in pattern.redis_types and (name, kind) != ("workers_idle", "zset"):
-                raise KeyspaceRefused(
-                    f"pjq under {prefix!r}: {show(key)!r} is a {kind} where pjq has a {pattern.redis_types[0]}: "
-                    "audit the keyspace, move the key away"
-                )
-
-
-_FIRST_PROGRAM = {"job_queue", "leased_queue", "progress_queue", "idle_queue"}
-
-
-def _stored(wanted: str, reply: bytes) -> str:
-    if not reply:
-        raise UsageError(
-            f"{wanted!r} is the name of a key already, and so can't be the id of another job: choose one that is new"
-        )
-    return to_text(reply)
-
-
-def _taken(queue: str, reply: Any) -> Taken:
-    now, next_event, jobs, unknown = reply
-    return Taken(True, now, next_event, tuple(_delivery(queue, job) for job in jobs), unknown=tuple(map(to_text, unknown)))
-
-
-def _delivery(queue: str, job: Any) -> ForeignDelivery:
-    job_id, payload, name, extra, attempts, lapses, again = job
-    return ForeignDelivery(
-        id=to_text(job_id),
-        score=0,
-        priority=0,
-        deliveries=1 + max(attempts + lapses, again),
-        fields={},
-        queue=queue,
-        name=to_text(name) if name else None,
-        payload=payload,
-        extra=extra or None,
-        attempts=attempts,
-    )
-
-
-def _job(job_id: str, reply: Any) -> Job | None:
-    if reply is None:
-        return None
-    queue, fields, places = reply
-    scores = {to_text(role): float(score) for role, score in _pairs(places).items()}
-    role = next((state for state in STATES if state in scores), "finished" if b"finished_at" in fields[::2] else None)
-    return canonical(job_id, to_text(queue), Record(role, _pairs(fields), scores))
-
-
-def _queued(queue: str, job_id: bytes, fields: list[bytes]) -> Job:
-    return canonical(to_text(job_id), queue, Record("queued", _pairs(fields), {}))
-
-
-def _pairs(values: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(values[::2], values[1::2], strict=True))
-
-
-def _completed(reply: Any) -> tuple[Outcome, ...]:
-    return tuple("completed" if done else "lost" for done in reply)
-
-
-def _outcome(reply: bytes) -> Outcome:
-    outcome: Outcome = reply.decode()  # type: ignore[assignment]
-    return outcome
-
-
-def _size(reply: Any) -> Size:
-    waiting, delayed, running, finished, consumers, next_due, now = reply
-    return Size(
-        exists=True,
-        waiting=waiting,
-        due=0,
-        scheduled=delayed,
-        held=running,
-        dead=0,
-        done=finished,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )
