@@ -31,6 +31,16 @@ def test_the_url_or_the_options_name_a_system_and_its_prefix(system):
     assert (plain.foreign.prefix, plain.prefix) == (get_family(system.family).default_prefix, "ferryman")
 
 
+def test_a_familys_own_parameters_may_be_transport_options_as_kombus_are():
+    options = {"priority_steps": [0, 5], "sep": ":", "visibility_timeout": 100, "global_keyprefix": "app1:"}
+    for given in (
+        settings("ferryman://localhost/0?family=kombu", **options),
+        settings("ferryman://h/0", family="kombu", **options),
+    ):
+        assert (given.foreign.prefix, given.foreign.settings.steps) == ("app1:", (0, 5))
+        assert settings(given.address.url()).foreign == given.foreign
+
+
 def test_ferrymans_own_family_is_served_as_ever():
     for given in (settings("ferryman://localhost/0?prefix=p"), settings("ferryman://localhost/0", family="ferryman", prefix="p")):
         assert (given.foreign, given.prefix) == (None, "p")

@@ -1,4 +1,4 @@
-"""Other systems' keyspaces on a cluster, behind a Unix socket, and under another side prefix."""
+"""Other systems' keyspaces on every generation of servers, on a cluster, behind a Unix socket, and under another side prefix."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..conftest import SERVERS
 from ..support.clusters import cluster
 from ..support.foreign_brokers import QUEUE, publish
 from ..support.live_systems import SYSTEMS
+from ..support.servers import GENERATIONS, generation
 
 TAGGED = [system.family for system in SYSTEMS if get_family(system.family).has_hash_tags("{x}") and system.family != "qless"]
 
@@ -57,3 +58,19 @@ def test_a_unix_socket_leads_to_a_keyspace_as_well(tmp_path):
     path = tmp_path / "s"
     with SERVERS[0].start(tmp_path, "--unixsocket", str(path)):
         assert round_trip(f"ferryman+unix://{path}?family=kue") == EXPECTED
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def of_a_generation(request, tmp_path_factory):
+    kind = generation(request.param)
+    if kind is None:
+        pytest.skip(f"{request.param} is not installed")
+    with kind.start(tmp_path_factory.mktemp("generation")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+def test_every_generation_of_servers_serves_every_system(of_a_generation, system):
+    of_a_generation.client().flushall()
+    came = round_trip(of_a_generation.url(family=system.family, prefix=system.prefix))
+    assert (len(came), came[-1]) == (3, "hello")

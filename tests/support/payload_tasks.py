@@ -24,3 +24,8 @@ def work(payload: dict[str, Any]) -> int:
 def other(*args: Any, **kwargs: Any) -> None:
     """Runs at once."""
     record("other", [list(args), kwargs])
+
+
+@app.task(name="nothing")
+def nothing(number: int) -> None:
+    """Does nothing."""
