@@ -117,37 +117,42 @@ local function value_end(text, at)
   return at
 end
 
--- The member whose name begins at `at`: its name, where its value begins, and the position behind that. `end_of`: finds it.
-local function member_at(text, at, end_of)
+-- The member whose name begins at `at`: its name, and where its value begins.
+local function member_at(text, at)
   local behind = string_end(text, at)
-  local name = string.sub(text, at + 1, behind - 2)
-  local start = string.find(text, '[^%s:]', behind)
-  return name, start, end_of(text, start, name)
+  return string.sub(text, at + 1, behind - 2), string.find(text, '[^%s:]', behind)
 end
 
 -- Whether the members of the whole document go on at `at`, and not those of an object within: the brace that ends them is the last.
 local function is_outermost(text, at)
   repeat
-    local _, _, stop = member_at(text, string.find(text, '"', at, true), value_end)
-    at = string.find(text, '[,}]', stop)
+    local _, start = member_at(text, string.find(text, '"', at, true))
+    at = string.find(text, '[,}]', value_end(text, start))
   until string.byte(text, at) == 125
   return not string.find(text, '%S', at + 1)
 end
 
--- The position behind a document's member. Large payloads are not walked through: kickq writes `lastError` after them.
-local function member_end(text, at, name)
-  if name == 'data' and #text - at > SMALL then
-    local found = at
-    for _ = 1, MOST_TRIES do
-      found = string.find(text, ',"lastError":', found + 1, true)
-      if not found then
-        break
-      elseif is_outermost(text, found) then
-        return found
-      end
+-- The position behind a large payload that begins at `at`, in a document that kickq has saved: `lastError` comes next. Nil for one that
+-- must be walked through.
+local function payload_end(text, at)
+  local found = at
+  for _ = 1, MOST_TRIES do
+    found = string.find(text, ',"lastError":', found + 1, true)
+    if not found or is_outermost(text, found) then
+      return found
     end
   end
-  return value_end(text, at)
+end
+
+-- Whether these are all members that kickq saves before the payload, in its order.
+local function is_saved_by_kickq(names)
+  for i, name in ipairs(ORDER) do
+    if name == 'data' then
+      return names[i] == nil
+    elseif names[i] ~= name then
+      return false
+    end
+  end
 end
 
 -- The members of a document: their names in order, and their texts by name. Of two with one name the last counts. An error for what
@@ -156,7 +161,9 @@ local function members_of(text)
   local names, texts = {}, {}
   local at = string.find(text, '["}]', select(2, string.find(text, '^%s*{')) + 1)
   while string.byte(text, at) == 34 do
-    local name, start, stop = member_at(text, at, member_end)
+    local name, start = member_at(text, at)
+    local is_large = name == 'data' and #text - start > SMALL
+    local stop = is_large and is_saved_by_kickq(names) and payload_end(text, start) or value_end(text, start)
     if not texts[name] then
       append(names, name)
     end
