@@ -381,6 +381,16 @@ local function reclaim_lapsed(queue, now, limit, delivery_limit)
   end)
 end
 
+-- Forgets the lapses of jobs that have ended, or that kue runs, of so many that it looks at.
+local function forget_lapses(queue)
+  for _, id in ipairs(call('HRANDFIELD', SIDE .. 'lapses:' .. queue, 200)) do
+    local state = attempt('HGET', job_key(id), 'state')
+    if not holder_of(queue, id) and state ~= 'inactive' and state ~= 'delayed' then
+      let_go(queue, id, true)
+    end
+  end
+end
+
 -- Whether a job of an old keyspace is due. 0.8 counts from the last failure, before it was the creation.
 local function is_due(id, now)
   local found = attempt('HMGET', job_key(id), 'delay', 'created_at', 'failed_at')

@@ -24,6 +24,7 @@ return reply_of(function()
   end
   if ARGV[5] == '1' and #ids < limit then
     end_lease(queue, consumer)
+    forget_lapses(queue)
     if #served_queues() == 0 then
       call('DEL', SIDE .. 'unlisted') -- timers.lua has begun it; nobody goes on with it
     end

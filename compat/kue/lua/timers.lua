@@ -8,7 +8,7 @@
 -- ARGV[2]  after how many lapses of its consumers a job fails, '' never
 -- Result   1 if there is more to do at once
 
--- Jobs whose lapses, or whose places, one call looks at.
+-- Jobs whose places one call looks at.
 local LOOKED_AT = 200
 
 -- More types than this are not counted, but looked through.
@@ -19,16 +19,6 @@ local MANY_TYPES = 1000
 local HALF_TAKEN = 10000
 
 local UNLISTED = SIDE .. 'unlisted'
-
-local function forget_lapses(queue)
-  local key = SIDE .. 'lapses:' .. queue
-  for _, id in ipairs(call('HRANDFIELD', key, LOOKED_AT)) do
-    local state = attempt('HGET', job_key(id), 'state')
-    if not state or state == 'complete' or state == 'failed' then
-      let_go(queue, id, true)
-    end
-  end
-end
 
 -- What a job's record says as long as nobody touches it, if the job waits where no worker looks; nil for any other.
 local function unlisted(id)
