@@ -19,8 +19,9 @@
 -- What is not wanted, is damaged, or is at work already stays in its place: the program's own workers may want it, and a job that was
 -- added twice runs twice, but not at once. A call looks at MAX_PER_CALL ids; where it left off, the consumer's next call goes on.
 
--- Most jobs that one call gives: some ten milliseconds.
-local MOST = 200
+-- Most jobs that one call gives, and bytes of payloads of jobs that are not wanted after which it looks no further: each is some ten
+-- milliseconds.
+local MOST, MOST_BYTES = 200, 4 * 1024 * 1024
 
 local queue, consumer = ARGV[2], ARGV[3]
 local room, lease_ms, space = math.min(tonumber(ARGV[4]), MOST), tonumber(ARGV[5]), tonumber(ARGV[7])
@@ -52,6 +53,9 @@ local function is_wanted(name)
   return false
 end
 
+-- Bytes of payloads read of jobs that are not wanted.
+local passed_bytes = 0
+
 local FIELDS = {'json', 'dispatched_at', 'ferryman', ATTEMPTS, LAPSES}
 
 -- Whether a payload may be that of a job that is wanted.
@@ -68,6 +72,7 @@ end
 -- The hash of a job that this consumer may have; nil for all others.
 local function read_job(id)
   local found = attempt('HMGET', record_of(id), unpack(FIELDS))
+  passed_bytes = passed_bytes + (found and found[1] and #found[1] or 0)
   if is_plain and found and found[1] and not found[3] and not may_be_wanted(found[1]) then
     return nil
   end
@@ -101,14 +106,16 @@ local function select_jobs(skipped)
     for i = #ids, 1, -1 do
       local id = ids[i]
       if #chosen == room then
-        return chosen, 0
+        return chosen, skipped > 0 and skipped + scanned - #chosen or 0
+      elseif passed_bytes > MOST_BYTES then
+        return chosen, skipped + scanned - #chosen
       end
       scanned = scanned + 1
       local job = not is_chosen[id] and not call('ZSCORE', dispatched(queue), id) and read_job(id)
       if job then
-        bytes = bytes + #job.json
+        bytes, passed_bytes = bytes + #job.json, passed_bytes - #job.json
         if #chosen > 0 and bytes > space then
-          return chosen, 0
+          return chosen, skipped > 0 and skipped + scanned - 1 - #chosen or 0
         end
         is_chosen[id] = true
         append(chosen, job)
@@ -118,7 +125,7 @@ local function select_jobs(skipped)
       return chosen, 0
     end
   end
-  return chosen, #chosen < room and skipped + scanned - #chosen or 0
+  return chosen, (#chosen < room or skipped > 0) and skipped + scanned - #chosen or 0
 end
 
 -- Gives a job to the consumer. False for one that the program has taken back from too many of ours: it has failed.
@@ -175,7 +182,7 @@ return reply_of(function()
   end
   if left_out > 0 then
     call('HSET', cursors(queue), consumer, left_out)
-    more = true
+    more = more or #chosen < room
   elseif skipped > 0 then
     call('HDEL', cursors(queue), consumer)
   end

@@ -238,6 +238,41 @@ def test_more_jobs_for_others_than_one_call_looks_at_hide_none(pjq: PjqClient, c
     assert side_keys(client) == []
 
 
+def test_what_stands_behind_many_jobs_for_others_is_not_looked_for_from_the_beginning_each_time(
+    pjq: PjqClient, client: redis.Redis
+) -> None:
+    for number in range(1500):
+        client.hset(f"o{number}", "json", b"{}")
+    client.lpush(Q, *(f"o{number}" for number in range(1500)))
+    for number in range(5):
+        pjq.put(QUEUE, {}, name="mine", job_id=f"m{number}", now=NOW)
+    answers = [pjq.take(QUEUE, tasks=["mine"], now=NOW) for _ in range(6)]
+    assert [[each.id for each in taken] for taken in answers] == [[], ["m0"], ["m1"], ["m2"], ["m3"], ["m4"]]
+    assert pjq.take(QUEUE, tasks=["mine"], now=NOW) == ()
+    assert client.llen(Q) == 1500
+
+
+def test_large_jobs_for_others_are_looked_at_a_few_at_a_time(pjq: PjqClient, client: redis.Redis) -> None:
+    large = text(command="other", x="y" * 1_000_000)
+    for number in range(12):
+        client.hset(f"o{number}", "json", large)
+        client.lpush(Q, f"o{number}")
+    put_all(pjq, "mine")
+    answers = [send(client, pjq.live.take(QUEUE, "ours", 1, 9000, tasks=[QUEUE], now=NOW)) for _ in range(3)]
+    assert [(len(each.jobs), each.more) for each in answers] == [(0, True), (0, True), (1, False)]
+    assert client.llen(Q) == 12
+
+
+def test_large_jobs_are_purged_a_few_at_a_time(pjq: PjqClient, client: redis.Redis) -> None:
+    for number in range(40):
+        client.hset(f"o{number}", "json", text(**job(f"o{number}", x="y" * 1_000_000)))
+        client.lpush(Q, f"o{number}")
+    purged = send(client, pjq.live.purge(QUEUE))
+    assert (purged.jobs, purged.more) == (17, True)
+    assert pjq.purge(QUEUE) == 23
+    assert seen(client) == {}
+
+
 def test_a_consumer_that_leaves_in_the_middle_of_its_round_leaves_nothing(pjq: PjqClient, client: redis.Redis) -> None:
     for number in range(1100):
         client.hset(f"o{number}", "json", b"{}")
