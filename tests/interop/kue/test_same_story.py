@@ -14,8 +14,8 @@ from ferryman.schema.live import Failure
 
 from ...support.dumps import dump
 from ...support.servers import Server
-from .driver import SECONDS, Kue
-from .waits import awaited, take
+from .driver import Kue
+from .waits import awaited, heard, take
 
 TIMES = ("created_at", "updated_at", "started_at", "failed_at")
 
@@ -136,24 +136,21 @@ def test_the_same_story_leaves_the_same_keys_and_is_told_to_listeners_in_the_sam
         told_by_kue(kue)
         awaited(lambda: is_told(client))
         awaited(lambda: not client.exists("promotion:lock", "activeJobsTTL:lock"))
-        theirs, their_events = dump(client), heard(client, listener)
+        theirs, their_events = dump(client), by_job(heard(client, listener))
         kue.kill()
         client.flushall()
         told_here(KueClient(client))
         assert is_told(client)
         mine = {key: value for key, value in dump(client).items() if not key.startswith("ferryman:")}
-        assert heard(client, listener) == their_events
+        assert by_job(heard(client, listener)) == their_events
     assert normal(mine) == normal(theirs)
 
 
-def heard(client: redis.Redis, listener: Any) -> dict[Any, list[Any]]:
-    """All events until now, by job."""
-    client.publish("q:events", "that is all")
+def by_job(messages: list[bytes]) -> dict[Any, list[Any]]:
+    """Events by job."""
     found: dict[Any, list[Any]] = {}
-    while (message := listener.get_message(timeout=SECONDS)) and message["data"] != b"that is all":
-        if message["type"] == "message":
-            event = json.loads(message["data"])
-            found.setdefault(event["id"], []).append(_without_stacks(event["args"]))
+    for event in map(json.loads, messages):
+        found.setdefault(event["id"], []).append(_without_stacks(event["args"]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Waiting for what another process does."""
+"""Waiting for what another process does, and hearing what it tells."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import redis
 from ferryman.compat.kue.client import KueClient
 from ferryman.schema.live import ForeignDelivery
 
@@ -26,3 +27,17 @@ def take(ours: KueClient, queue: str, **options: Any) -> ForeignDelivery:
     """The next job of a queue, as soon as there is one."""
     job: ForeignDelivery = awaited(lambda: ours.take(queue, **options))[0]
     return job
+
+
+END = b'{"id":0,"event":"end","args":["end"]}'
+"""An event of no job."""
+
+
+def heard(client: redis.Redis, listener: Any) -> list[bytes]:
+    """All events since the last time, as they were sent."""
+    client.publish("q:events", END)
+    found = []
+    while (message := listener.get_message(timeout=SECONDS)) and message["data"] != END:
+        if message["type"] == "message":
+            found.append(message["data"])
+    return found
