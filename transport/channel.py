@@ -32,8 +32,7 @@ from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost, NoRoute
 from .leases.leases import Leases, by_queue
 from .leases.renewer import renewer
 from .live.foreign_queue import ForeignQueue
-from .live.keyspace import ForeignKeyspace
-from .live.messages import warn_once
+from .live.foreign_takes import ForeignTakes
 from .live.timers import timers
 from .message import Content, Message, content
 from .publish.batch import PublishBatch
@@ -86,8 +85,7 @@ class Channel(Declarations):
         self.leases = Leases(self, self.renewer)
         self._publisher = Publisher(session, dead_letters, connection.client)
         self._consumers: dict[str, Consumer] = {}
-        self._looked_at: set[str] = set()
-        """Queues of another system that are known to hold jobs which nobody here takes."""
+        self._foreign = None if session.foreign is None else ForeignTakes(self, session.foreign)
         self._tags = count(1)
 
     @property
@@ -221,20 +219,17 @@ class Channel(Declarations):
     def room(self, queue: str, consumer: Consumer, pending: Sized) -> int:
         """How many jobs to take for a consumer now. ``pending``: what is taken and not handed out yet."""
         room = self.qos.room(self.session.settings.fetch_limit)
-        if not room or consumer.worker is None or type(queue) is not ForeignQueue:
-            return room
-        held = 0
-        if self.session.foreign is not None and not self.session.foreign.family.carries_messages:
-            held = sum(type(unacked.queue) is ForeignQueue for unacked in self.qos.unsettled().values())
-        # Among messages are those that wait in the worker until they are due, and take nobody's place meanwhile.
-        free = consumer.worker.free(held, len(pending))
-        # Without Celery's own prefetch limit the processes are one.
-        return free if self.qos.prefetch_count == 0 else min(room, free)
+        if room and consumer.worker is not None and self._foreign is not None and type(queue) is ForeignQueue:
+            return self._foreign.room(room, consumer.worker, len(pending))
+        return room
 
     def take(self, queue: str, room: int, consumer: Consumer) -> Taken:
         """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the renewer."""
-        if self.session.foreign is not None and type(queue) is ForeignQueue:
-            return self._take_foreign(self.session.foreign, queue, room, consumer)
+        if self._foreign is not None and type(queue) is ForeignQueue:
+            try:
+                return self._foreign.take(queue, room, consumer)
+            finally:
+                self.leases.extend(queue)
         settings = self.session.settings
         no_ack = consumer.no_ack
         limit = settings.delivery_limit or None
@@ -262,33 +257,6 @@ class Channel(Declarations):
                 self.dead_letters.mark(queue)
         return taken
 
-    def _take_foreign(self, foreign: ForeignKeyspace, queue: str, room: int, consumer: Consumer) -> Taken:
-        settings = self.session.settings
-        known = foreign.known(queue, None if consumer.worker is None else consumer.worker.tasks)
-        call = foreign.family.take(
-            str(queue),
-            self.consumer_id,
-            room,
-            settings.lease_ms,
-            no_ack=consumer.no_ack,
-            delivery_limit=settings.delivery_limit or None,
-            fetch_bytes=settings.fetch_bytes,
-            tasks=known,
-        )
-        try:
-            taken = self.acks.send_with(call)
-            if consumer.no_ack and taken.jobs:
-                self.session.link.run(foreign.family.ack(str(queue), self.consumer_id, [job.id for job in taken.jobs]))
-        finally:
-            self.leases.extend(queue)
-        is_passed_by = not taken.jobs and queue not in self._looked_at and foreign.passes_by(queue, known)
-        if is_passed_by and self.session.link.run(foreign.family.size(str(queue))).waiting:
-            self._looked_at.add(queue)
-            taken = evolve(taken, unknown=(*taken.unknown, str(queue)))
-        for task in taken.unknown:
-            warn_once(f"jobs of task {task!r} in queue {str(queue)!r} are left to others: this worker knows no such task")
-        return taken
-
     def _complete(self, queue: str, job: Delivery, no_ack: bool) -> Delivery:
         """A job with its message, which was too long to come with it."""
         calls: list[Any] = [self.session.scripts.message(queue, job.id)]
@@ -311,11 +279,9 @@ class Channel(Declarations):
 
     def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
-        foreign = self.session.foreign
         try:
-            if foreign is not None and isinstance(delivery, ForeignDelivery):
-                tasks = None if consumer.worker is None else consumer.worker.tasks
-                found = foreign.content(queue, delivery, self.consumer_id, tasks)
+            if self._foreign is not None and isinstance(delivery, ForeignDelivery):
+                found = self._foreign.content(queue, delivery, consumer)
             else:
                 found = content(delivery.id, queue, delivery.fields)
         except MalformedValue as error:

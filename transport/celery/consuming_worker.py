@@ -8,7 +8,7 @@ worker, its modules are loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define
@@ -26,7 +26,7 @@ class ConsumingWorker:
     _count: int = -1
 
     @property
-    def tasks(self) -> Collection[str]:
+    def tasks(self) -> frozenset[str]:
         """The names of the tasks that it knows; its own about chords, groups and the like are among them."""
         known = self.consumer.app.tasks
         if len(known) != self._count:

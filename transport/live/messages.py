@@ -8,7 +8,6 @@ by ``keyspace.py``.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import time
@@ -25,15 +24,12 @@ from ...schema.native.scripts.waiting_score import PriorityOrder
 from ...schema.text import load_json, load_loose_json, show
 from ..message import DELAY, JSON_HEAD, TYPE_MARK, UNIQUE_KEY, UNIQUE_TTL, Content, decode_kombu_type, encode_kombu_type
 from .mapping import JobMapping, QueueMapping
+from .whole_messages import CONSUMER, HEADER, content_of_message, payload_of_message
 
 logger = logging.getLogger("ferryman.transport")
 
 ENVELOPE = {"task", "args", "kwargs"}
 """The fields of an envelope, no more and no less."""
-HEADER = "ferryman"
-"""Header: where a message came from. A task sees it in ``self.request.headers``."""
-CONSUMER = "ferryman_consumer"
-"""Property: the consumer that holds the job; whoever ends it says so."""
 LIMIT = "ferryman_time_limit"
 """Property: how many seconds the system itself lets a run take. A task may have a shorter limit of its own."""
 NO_CALLBACKS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -81,7 +77,7 @@ class JobMessages:
         if self.family.carries_messages:
             return NewJob(
                 queue,
-                _dump(_whole(found)),
+                _dump(payload_of_message(found)),
                 name=found.headers.get("task"),
                 priority=priority,
                 delay_ms=_delay_ms(publication) if self.family.can_delay else 0,
@@ -187,7 +183,7 @@ class JobMessages:
             "max_attempts": job.max_attempts,
         }
         if self.family.carries_messages:
-            return _read_whole(job, mark, consumer)
+            return content_of_message(job, mark, consumer)
         extra = _read_extra(job)
         headers, properties, embed = (_object(job, extra, name) for name in ("headers", "properties", "embed"))
         task, args, kwargs = self._call(queue, job, extra.get("task"), tasks)
@@ -334,41 +330,6 @@ def _delay_ms(publication: Publication) -> int:
     if publication.delay_ms is not None:
         return max(0, publication.delay_ms)
     return 0 if publication.due_ms is None else max(0, publication.due_ms - round(time.time() * 1000))
-
-
-# Whole messages, as kombu's redis:// has them
-
-
-def _whole(found: Content) -> dict[str, Any]:
-    headers = {name: value for name, value in found.headers.items() if name != HEADER}
-    properties = {name: value for name, value in found.properties.items() if name != CONSUMER}
-    return {
-        "body": base64.b64encode(found.body).decode("ascii"),
-        "content-encoding": found.content_encoding,
-        "content-type": found.content_type,
-        "headers": headers,
-        "properties": {**properties, "body_encoding": "base64"},
-    }
-
-
-def _read_whole(job: ForeignDelivery, mark: Mapping[str, Any], consumer: str) -> Content:
-    message = load_json(job.payload)
-    if TYPE_MARK in job.payload:
-        message = json.loads(job.payload, object_hook=decode_kombu_type)
-    match message:
-        case {"body": str(body), "headers": dict(headers), "properties": dict(properties)}:
-            try:
-                raw = base64.b64decode(body) if properties.get("body_encoding") == "base64" else body.encode("utf-8")
-            except ValueError as error:
-                raise MalformedValue(f"message {job.id!r} has a body that is no base64: {error}") from None
-        case _:
-            raise MalformedValue(f"job {job.id!r} is no message: {show(job.payload)}")
-    if not isinstance(properties.get("delivery_info") or {}, dict):
-        raise MalformedValue(f"message {job.id!r} has a delivery_info that is no JSON object")
-    types = (message.get("content-type"), message.get("content-encoding"))
-    if not all(isinstance(each, str | None) for each in types):
-        raise MalformedValue(f"message {job.id!r} has a content type or encoding that is no text")
-    return Content(raw, *types, {**headers, HEADER: dict(mark)}, {**properties, CONSUMER: consumer})
 
 
 def _dump(value: Any) -> bytes:
