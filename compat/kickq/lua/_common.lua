@@ -265,10 +265,11 @@ local function document_of(job)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
--- Publishes an event twice, as kickq does: to those who listen for the queue, and to those who listen for all.
+-- Publishes an event twice, as kickq does: to those who listen for the queue, and to those who listen for all. A user who may not
+-- publish goes without: kickq itself does not wait for that either.
 local function publish(event, name, text)
-  call('PUBLISH', ARGV[2] .. event .. (name == '' and '' or ':' .. name), text)
-  call('PUBLISH', ARGV[2] .. event, text)
+  attempt('PUBLISH', ARGV[2] .. event .. (name == '' and '' or ':' .. name), text)
+  attempt('PUBLISH', ARGV[2] .. event, text)
 end
 
 -- Whether kickq keeps sets of the jobs by state: not before 0.0.12. There are none, though there are jobs; a job that is being made
@@ -501,7 +502,7 @@ local function purge_finished(now, limit, deletes)
       call('ZREM', TIME_INDEX, id)
       call('SREM', STATE .. found[2], id)
       if job then
-        call('PUBLISH', ARGV[2] .. 'delete', '{"id":' .. member(job, 'id') .. ',"queue":' .. (member(job, 'name') or '""')
+        attempt('PUBLISH', ARGV[2] .. 'delete', '{"id":' .. member(job, 'id') .. ',"queue":' .. (member(job, 'name') or '""')
           .. ',"jobItem":' .. job.text .. ',"status":"' .. found[2] .. '"}')
       end
     end

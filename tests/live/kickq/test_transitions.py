@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -676,16 +677,32 @@ def test_a_keyspace_of_another_program_is_refused(client: redis.Redis, commands:
     assert side_keys(client) == []
 
 
+@contextmanager
+def user(client: redis.Redis, *rules: str) -> Iterator[redis.Redis]:
+    """A connection of a user with these rights."""
+    client.execute_command("ACL", "SETUSER", "clerk", "reset", "on", ">secret", *rules)
+    port = client.connection_pool.connection_kwargs["port"]
+    try:
+        with redis.Redis(host="127.0.0.1", port=port, username="clerk", password="secret") as connected:
+            yield connected
+    finally:
+        client.execute_command("ACL", "DELUSER", "clerk")
+
+
 def test_a_user_who_may_not_write_is_told(client: redis.Redis) -> None:
-    client.execute_command("ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all", "-srem")
-    with (
-        redis.Redis(
-            host="127.0.0.1", port=client.connection_pool.connection_kwargs["port"], username="reader", password="secret"
-        ) as reader,
-        pytest.raises(KeyspaceRefused, match="can't be served"),
-    ):
-        run(reader, KickqLive("kickq").look())
-    client.execute_command("ACL", "DELUSER", "reader")
+    with user(client, "~*", "&*", "+@all", "-srem") as clerk, pytest.raises(KeyspaceRefused, match="can't be served"):
+        run(clerk, KickqLive("kickq").look())
+
+
+def test_a_user_who_may_not_publish_goes_without(client: redis.Redis) -> None:
+    with user(client, "~kickq:*", "~ferryman:*", "resetchannels", "+@all") as clerk, Listener(client) as listener:
+        kickq = KickqClient(clerk)
+        kickq.put("mail", 1, now=T0)
+        (job,) = kickq.take("mail", now=T0)
+        assert kickq.complete(job, now=T0) == "completed"
+        kickq.run_timers(now=T0 + DAY)
+        assert listener.heard() == []
+    assert list(keys_of(client)) == [b"kickq:id"]
 
 
 @pytest.mark.parametrize("prefix", ["", "\udcff"])
