@@ -351,8 +351,9 @@ def percent(current: float, total: float) -> int:
 
 
 def _taken(queue: str, reply: Any) -> Taken:
-    now, next_event, *jobs = reply
-    return Taken(True, int(now), int(next_event), tuple(_delivery(queue, job) for job in jobs))
+    now, next_event, unknown, *jobs = reply
+    deliveries = tuple(_delivery(queue, job) for job in jobs)
+    return Taken(True, int(now), int(next_event), deliveries, unknown=tuple(map(to_text, unknown)))
 
 
 def _delivery(queue: str, job: Any) -> ForeignDelivery:

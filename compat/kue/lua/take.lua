@@ -13,7 +13,7 @@
 -- ARGV[8]   what the worker's name begins with, kue:<host>:<pid>
 -- ARGV[9]   '1' if ARGV[10…] are the only tasks that the consumer knows
 -- ARGV[10…] names of tasks
--- Result    {now, next event ms, and for each job {id, priority, lapses, data, ferryman or '', attempts, max_attempts or '', ttl or ''}}
+-- Result    {now, next event ms, {task left for others, …}, and for each job {id, priority, lapses, data, ferryman or '', attempts, max_attempts or '', ttl or ''}}
 --
 -- A task is named by `task` in the field ferryman, else by the type. Jobs of others stay, for whoever knows them. What can't be run
 -- leaves the index: what is no job is deleted, as kue does; what has another state, or type, has its place there; what has no
@@ -31,6 +31,17 @@ if ARGV[9] == '1' then
   wanted = {}
   for i = 10, #ARGV do
     wanted[ARGV[i]] = true
+  end
+end
+
+-- Tasks of jobs that were left for others; so many are named at most.
+local MOST_UNKNOWN = 10
+local unknown, is_named = {}, {}
+
+local function leave(task)
+  if not is_named[task] and #unknown < MOST_UNKNOWN then
+    is_named[task] = true
+    append(unknown, task)
   end
 end
 
@@ -101,7 +112,9 @@ local function take_from(from, now, taken, used)
       else
         local content = call('HMGET', job_key(id), 'data', 'ferryman')
         local data, extra = content[1] or '{}', content[2]
-        if wanted and not wanted[task_of(extra)] then
+        local task = wanted and task_of(extra)
+        if wanted and not wanted[task] then
+          leave(task)
           from = from + 1
         elseif not is_readable(data) then
           job.state = 'inactive'
@@ -173,7 +186,7 @@ return reply_of(function()
     take_tokens(gone, #taken == 0 and not more)
   end
   local busy = more or promoted == CHORES or reclaimed == CHORES
-  local reply = {number_text(now), number_text(busy and now or math.ceil(next_event(now, is_blocked)))}
+  local reply = {number_text(now), number_text(busy and now or math.ceil(next_event(now, is_blocked))), unknown}
   for _, job in ipairs(taken) do
     append(reply, job)
   end

@@ -83,6 +83,15 @@ def test_only_jobs_whose_task_is_known_are_taken(world: World) -> None:
     assert [(job.id, job.extra) for job in world.take(tasks=["tasks.a", "mail"])] == [("1", b'{"task":"tasks.a"}')]
 
 
+def test_a_take_names_the_tasks_of_jobs_that_it_leaves(world: World) -> None:
+    for number, task in enumerate(("a", "b", "a", "mine"), 1):
+        world.job(number, ferryman=f'{{"task":"{task}"}}')
+    world.job(5)
+    taken = world.send(world.live.take("mail", "ann", 9, LEASE, tasks=["mine"], now=NOW))
+    assert ([job.id for job in taken.jobs], taken.unknown) == (["4"], ("a", "b", "mail"))
+    assert not taken.more
+
+
 def test_a_job_behind_thousands_for_others_is_found_in_time(world: World) -> None:
     pipeline = world.client.pipeline()
     for number in range(1, 2501):
