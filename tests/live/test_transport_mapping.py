@@ -135,6 +135,8 @@ def test_a_function_of_the_users_reads_and_writes_payloads():
     assert json.loads(published(given, "mail", "mail", [1], {"rest": 2}).payload) == {"first": 1, "rest": 2}
     with pytest.raises(MalformedValue, match="the mapping's function can't read its payload: KeyError"):
         delivered(given, "mail", {})
+    with pytest.raises(UsageError, match="the mapping's function can't make a payload for task 'mail': IndexError"):
+        published(given, "mail", "mail", [])
 
 
 def test_a_function_that_can_only_read_leaves_publishing_to_envelopes():

@@ -53,8 +53,9 @@ def consuming_worker(callback: Callable[..., Any]) -> ConsumingWorker | None:
     handler = getattr(getattr(callback, "__self__", None), "on_message", None)
     if not str(getattr(handler, "__module__", "")).startswith("celery.worker"):
         return None
-    code, cells = getattr(handler, "__code__", None), getattr(handler, "__closure__", None)
-    for name, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
-        if name == "self":
-            return ConsumingWorker(cell.cell_contents)
+    for cell in getattr(handler, "__closure__", None) or ():
+        # The consumer itself, or one of its methods, by Celery's version.
+        found = getattr(cell.cell_contents, "__self__", cell.cell_contents)
+        if hasattr(found, "pool") and hasattr(found, "app"):
+            return ConsumingWorker(found)
     return None

@@ -118,7 +118,10 @@ class JobMessages:
             write = getattr(mapped.args, "payload", None)
             if write is None:
                 return None
-            value = write(args, kwargs)
+            try:
+                value = write(args, kwargs)
+            except Exception as error:
+                raise UsageError(f"the mapping's function can't make a payload for task {task!r}: {error!r}") from error
         elif mapped.args == "kwargs":
             if args:
                 return None
