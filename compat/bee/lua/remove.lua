@@ -6,7 +6,7 @@
 -- ARGV[2]   hive
 -- ARGV[3]   queue, '*' whichever it is in
 -- ARGV[4]   id
--- ARGV[5]   role of the only place from which to remove it; '' any but held; '*' any
+-- ARGV[5]   role of the only place from which to remove it; '' any but held; '*' any, also what is cancelled or expired already
 -- Result    the role of its place: 'waiting', 'scheduled', 'blocked', 'done', 'dead'; 'held' if it is running, and stays unless any
 --           role will do; '' if there is no such job, or not there
 
@@ -24,7 +24,7 @@ return reply_of(function()
   if not (found and found[1] and found[2]) or (ARGV[3] ~= '*' and found[2] ~= ARGV[3]) then
     return ''
   end
-  local role = ROLES[found[3]]
+  local role = ROLES[found[3]] or (only == '*' and 'done')
   if role == 'blocked' and call('ZSCORE', set_of('delayed', found[2]), id) then
     role = 'scheduled'
   end

@@ -16,11 +16,14 @@ from ...support.bee import json_bytes
 
 T = TypeVar("T")
 
-LEASE = 600_000
+LEASE = 10_000_000_000
+"""Longer than any story: bee never forgets a worker that is silent, but for an hour's heartbeats."""
 
 
 class Process(Protocol):
     """A client and worker. Times are Unix ms; jobs are named by their ids."""
+
+    hive: str
 
     def put(self, now: int, jid: str, arguments: Sequence[Any], *, queue: str = "mail", **options: Any) -> None: ...
 

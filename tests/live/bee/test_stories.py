@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from ...support.bee import events, keyspace, side_keys
-from .processes import Bee, Ferryman, Process
+from .processes import LEASE, Bee, Ferryman, Process
 
 T = 1_800_000_000_000
 """When all stories begin."""
@@ -247,5 +247,5 @@ def test_side_keys_go_with_the_consumers(client: redis.Redis, story: Story) -> N
     told(client, story, "ferryman", "ferryman", "ferryman")
     ours = Ferryman(client, "web-9:4:eve")
     for number in range(1, 8):
-        ours.timers(T + 24 * 60 * MINUTE + number * 45_000)
+        ours.timers(T + 2 * LEASE + number * 45_000)
     assert side_keys(client) == []
