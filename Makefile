@@ -22,6 +22,7 @@ test:    ## every test but the slow ones
 all:     ## everything that main must pass, in fresh environments
 	.ci/run
 
-bench:   ## the broker beside redis://, the Spark engine beside its limits
+bench:   ## the broker beside redis:// and beside other systems, the Spark engine beside its limits
 	python -m benchmarks.broker
+	python -m benchmarks.live
 	python -m benchmarks.spark
