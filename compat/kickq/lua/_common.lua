@@ -36,6 +36,9 @@ local TIMED_OUT = '"processing timed out"'
 -- The longest limit that a timer of Node.js can have. More counts as 1 ms.
 local LONGEST_RUN = 2147483647
 
+-- Bytes of documents after which a call that reads many stops, to be sent again: some ms.
+local MAX_BYTES = 4 * 1024 * 1024
+
 -- How long it is remembered that consumers of a job have lapsed, ms. Jobs that kickq's own workers end tell nobody.
 local LAPSES_REMEMBERED = 86400000
 
@@ -473,13 +476,18 @@ end
 
 -- What kickq's scheduler does
 
--- Queues what was to wait until now, at most `limit` jobs, and rescues what no scheduler of kickq would look at any more: it looks back
--- 1.5 s. Returns how many there were.
-local function promote(now, limit)
-  local ids = call('ZRANGEBYSCORE', SCHEDULED, '-inf', digits(now), 'LIMIT', 0, limit)
+-- Queues what was to wait until now, also what no scheduler of kickq would look at any more: those look back 1.5 s. Returns whether
+-- there may be more.
+local function promote(now)
+  local ids = call('ZRANGEBYSCORE', SCHEDULED, '-inf', digits(now), 'LIMIT', 0, MAX_PER_CALL)
+  local used = 0
   for _, id in ipairs(ids) do
+    if used > MAX_BYTES then
+      return true
+    end
     local job = open_job(id)
     if job and not holder_of(job.name, id) then
+      used = used + #job.text
       call('RPUSH', QUEUE .. job.name, id)
       move(job, 'queued')
       set_member(job, 'state', '"queued"')
@@ -487,28 +495,33 @@ local function promote(now, limit)
     end
     call('ZREM', SCHEDULED, id)
   end
-  return #ids
+  return #ids == MAX_PER_CALL
 end
 
--- Deletes finished jobs whose time has come, at most `limit`; or only takes them out of the schedule, as kickq does where its option
--- purgeJobs is off. Returns how many entries there were.
-local function purge_finished(now, limit, deletes)
-  local ids = call('ZRANGEBYSCORE', PURGE, '-inf', digits(now), 'LIMIT', 0, limit)
+-- Deletes finished jobs whose time has come; or only takes them out of the schedule, as kickq does where its option purgeJobs is off.
+-- Returns whether there may be more.
+local function purge_finished(now, deletes)
+  local ids = call('ZRANGEBYSCORE', PURGE, '-inf', digits(now), 'LIMIT', 0, MAX_PER_CALL)
+  local used = 0
   for _, id in ipairs(ids) do
-    local found = attempt('HMGET', JOB .. id, 'itemData', 'state')
-    if deletes and found and FINISHED[found[2]] then
+    if used > MAX_BYTES then
+      return true
+    end
+    local state = attempt('HGET', JOB .. id, 'state')
+    if deletes and FINISHED[state] then
       local job = open_job(id)
       call('DEL', JOB .. id)
       call('ZREM', TIME_INDEX, id)
-      call('SREM', STATE .. found[2], id)
+      call('SREM', STATE .. state, id)
       if job then
+        used = used + #job.text
         attempt('PUBLISH', ARGV[2] .. 'delete', '{"id":' .. member(job, 'id') .. ',"queue":' .. (member(job, 'name') or '""')
-          .. ',"jobItem":' .. job.text .. ',"status":"' .. found[2] .. '"}')
+          .. ',"jobItem":' .. job.text .. ',"status":"' .. state .. '"}')
       end
     end
     call('ZREM', PURGE, id)
   end
-  return #ids
+  return #ids == MAX_PER_CALL
 end
 
 -- When a consumer should take again, if nothing wakes it: when the next job is due, the next consumer lapses, or its own lease ends.

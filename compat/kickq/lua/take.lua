@@ -83,7 +83,7 @@ return reply_of(function()
   local now = clock()
   first_write()
   lease_to(queue, consumer, now + lease) -- first of all: it must not lapse itself in this call
-  local more = promote(now, MAX_PER_CALL) == MAX_PER_CALL
+  local more = promote(now)
   more = reclaim_lapsed(queue, now, MAX_PER_CALL, tonumber(ARGV[8]) or math.huge) == MAX_PER_CALL or more
   forget_lapses(queue)
   local hidden = false

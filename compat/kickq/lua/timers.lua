@@ -8,8 +8,8 @@
 return reply_of(function()
   local now = clock()
   first_write()
-  local more = promote(now, MAX_PER_CALL) == MAX_PER_CALL
-  more = purge_finished(now, MAX_PER_CALL, ARGV[5] == '1') == MAX_PER_CALL or more
+  local more = promote(now)
+  more = purge_finished(now, ARGV[5] == '1') or more
   local room = MAX_PER_CALL
   for _, queue in ipairs(served_queues()) do
     if room > 0 then

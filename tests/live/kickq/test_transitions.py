@@ -258,6 +258,24 @@ def test_timers_do_a_bounded_number_of_jobs_and_say_that_there_are_more(client: 
     assert client.llen("kickq:queue:mail") == 1200
 
 
+def test_timers_do_a_bounded_number_of_bytes_and_say_that_there_are_more(client: redis.Redis) -> None:
+    live = KickqLive("kickq", options=ProcessOptions(purge_timeout=5))
+    payload = stringify("x" * 1_500_000)
+    for _ in range(5):
+        run(client, live.put(NewJob("mail", payload, delay_ms=1), now=T0))
+    (timer,) = live.timers(now=T0 + 1)
+    assert run(client, timer)
+    assert client.llen("kickq:queue:mail") == 3
+    assert not run(client, timer)
+    for job in run(client, live.take("mail", "ours", 5, LEASE, fetch_bytes=10**9, now=T0 + 1)).jobs:
+        run(client, live.complete("mail", "ours", [(job.id, None)], now=T0 + 1))
+    (timer,) = live.timers(now=T0 + 6)
+    assert run(client, timer)
+    assert client.zcard("kickq:scheduled-purge") == 2
+    assert not run(client, timer)
+    assert client.zcard("kickq:scheduled-purge") == 0
+
+
 # Options of kickq's processes
 
 
