@@ -190,6 +190,32 @@ def test_a_task_whose_job_the_original_takes_away_is_stopped(kue, tmp_path):
     assert side_keys(kue.server.client()) == set()
 
 
+def test_a_chain_goes_on_with_what_its_tasks_return_and_its_options(broker, tmp_path):
+    ledger = Ledger(broker.server)
+    with running(broker, tmp_path), Celery(broker=broker.url()) as app:
+        first = app.signature("work", [{"name": 1}], queue=QUEUE)
+        then = app.signature("other", [2], {"k": 3}, queue=QUEUE)
+        (first | then).apply_async(link_error=[])
+        assert ledger.wait_for("other", 1)[-1]["name"] == [[1, 2], {"k": 3}]
+        wait_until_empty(broker)
+    assert ledger.names("end") == [1]
+
+
+def test_a_task_that_has_expired_or_was_revoked_does_not_run(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    with Celery(broker=kue.url()) as app:
+        app.send_task("other", [1], queue=QUEUE, expires=0.1)
+        time.sleep(0.2)  # its own clock decides
+        revoked = app.send_task("other", [2], queue=QUEUE)
+        app.control.revoke(revoked.id)
+        assert kue.size(QUEUE).waiting == 1
+        app.send_task("other", [3], queue=QUEUE)
+        with running(kue, tmp_path):
+            ledger.wait_for("other", 1)
+            wait_until_empty(kue)
+    assert ledger.names("other") == [[[3], {}]]
+
+
 def test_queues_can_be_added_and_left_at_run_time(kue, tmp_path):
     ledger = Ledger(kue.server)
     kue.put({"name": 1}, "more")

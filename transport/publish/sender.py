@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...schema.connection.call import Call
+from ...schema.connection.call import Call, Command
 from ...schema.errors import PublishRefused
 from ...schema.native import keys
 from ...schema.native.routing import NO_HEADERS
@@ -70,8 +70,6 @@ class Sender:
         self._durability = Durability(session.settings.durability, session.settings.reply_timeout)
         self._limited: set[str] = set()
         """Queues that the short script does not serve."""
-        self._listed: set[str] = set()
-        """Queues of another system that are known to be listed."""
 
     def send(self, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         """Stores messages, those for one queue in one call. Gives those that no queue wants, nor one of an alternate exchange.
@@ -191,11 +189,11 @@ class Sender:
         native = [at for at in range(len(batches)) if at not in theirs]
         published, replies = self._send_batches([batches[at] for at in native], others)
         results = dict(zip(native, published, strict=True))
-        sent = [call for at, calls in puts.items() if at not in stale for call in calls]
+        sent: list[AnyCall] = [call for at, calls in puts.items() if at not in stale for call in calls]
+        # Who looks for tasks in all queues is to find them in those as well that nobody has declared.
+        sent += (self._listing(batch.queue) for batch in theirs.values() if batch.routes is None)
         self._durability.run_all(self._session.link, sent)
         for at, batch in theirs.items():
-            if batch.routes is None:
-                self._list(batch.queue)
             results[at] = Published("stale" if at in stale else "stored", (True,) * len(batch.publications))
         return [results[at] for at in range(len(batches))], replies
 
@@ -205,11 +203,9 @@ class Sender:
         sizes = self._session.link.run_all([self._session.scripts.size(str(batch.queue)) for batch in routed.values()])
         return {at for (at, batch), size in zip(routed.items(), sizes, strict=True) if size.routes != batch.routes}
 
-    def _list(self, queue: str) -> None:
-        """Notes that there is such a queue, for who looks for tasks in all queues."""
-        if queue not in self._listed and len(self._listed) < MAX_LIMITED:
-            self._listed.add(queue)
-            self._session.register(keys.queues(self._session.settings.prefix), str(queue))
+    def _listing(self, queue: str) -> Command[int]:
+        """Notes that there is such a queue."""
+        return Command(("SADD", keys.queues(self._session.settings.prefix), str(queue)), int)
 
     def _plain_call(self, batch: QueueBatch) -> Call[Published] | None:
         """The script for one plain message and a queue without limits; None where that will not do."""
