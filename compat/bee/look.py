@@ -19,8 +19,10 @@ KEYS_TO_SEE = 500
 
 def refuse_others(prefix: str, reply: Any) -> None:
     """Raises KeyspaceRefused for a keyspace that can't be served; ``reply`` is that of ``look.lua``."""
-    if reply == [b"replica"]:
-        raise KeyspaceRefused("this server is a read-only replica: give the address of the master")
+    if reply[0] == b"denied":
+        if b"READONLY" in reply[1]:
+            raise KeyspaceRefused("this server is a read-only replica: give the address of the master")
+        raise KeyspaceRefused(f"nothing can be written beside the keys of bee: {show(reply[1])}")
     options, scripts, *keys = reply
     if options and lua_json.as_object(options) is None:
         raise KeyspaceRefused(

@@ -99,7 +99,7 @@ local function note(now, id, event, more)
   end
 end
 
--- Tells all hives that know a queue.
+-- Tells all hives that know a queue. A user who may not publish goes without: a job's end must not fail half way for it.
 local function publish(queue, message)
   message.queue = queue
   local fine, text = pcall(cjson.encode, message)
@@ -107,7 +107,7 @@ local function publish(queue, message)
     message.job.data, message.job.result = {}, {}
     text = cjson.encode(message)
   end
-  call('PUBLISH', BEE .. 'ch:q:' .. queue, text)
+  attempt('PUBLISH', BEE .. 'ch:q:' .. queue, text)
 end
 
 -- A job as bee gives it to clients and workers.
@@ -158,7 +158,7 @@ local function enqueue(now, queue, id, options, turn)
   local message = {jid = id, type = 'new'}
   local host = options.preferredHostname
   if type(host) == 'string' then
-    call('PUBLISH', BEE .. 'ch:host:' .. host, cjson.encode({queue = queue, jid = id, type = 'new'}))
+    attempt('PUBLISH', BEE .. 'ch:host:' .. host, cjson.encode({queue = queue, jid = id, type = 'new'}))
   end
   publish(queue, message)
 end

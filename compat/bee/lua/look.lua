@@ -7,14 +7,14 @@
 -- ARGV[2]   hive
 -- ARGV[3]   pattern of all keys that begin so
 -- ARGV[4]   how many keys to look at
--- Result    {'replica'} on a server that takes no writes; else {bee's options or '', type of the key of its scripts, and for each key {name, type, options, 1 if it says failed_reason}}
+-- Result    {'denied', why} where nothing can be written; else {bee's options or '', type of the key of its scripts, and for each key {name, type, options, 1 if it says failed_reason}}
 
 local STEP, MOST_STEPS = 1000, 20
 
 return reply_of(function()
   local tried = redis.pcall('DEL', SIDE .. 'none')
-  if type(tried) == 'table' and string.find(tried.err, 'READONLY') then
-    return {'replica'}
+  if type(tried) == 'table' then
+    return {'denied', tried.err}
   end
   local reply = {attempt('GET', BEE .. 'str:hive:options') or '', call('TYPE', BEE .. 'scripts').ok}
   local cursor, left = '0', tonumber(ARGV[4])

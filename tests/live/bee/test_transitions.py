@@ -7,55 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 from ferryman.compat.bee.live import BeeLive, arguments_of, hive_of
-from ferryman.schema.connection.call import Call, Command, run
-from ferryman.schema.errors import KeyspaceRefused, PublishRefused, UsageError
+from ferryman.schema.errors import PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
-from ferryman.schema.native.scripts.results import Purged, Renewed, Taken
+from ferryman.schema.native.scripts.results import Purged, Renewed
 
-from ...support.bee import events, json_bytes, keyspace, side_keys
-
-T = 1_800_000_000_000
-ANN, BOB = "web-1:2:ann", "web-2:3:bob"
-
-
-class Keyspace:
-    """What tests do with one keyspace of bee."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client = client
-        self.live = BeeLive(hive="app-1:1:client")
-
-    def send(self, call: Call[Any] | Command[Any]) -> Any:
-        return run(self.client, call)
-
-    def put(self, jid: str, arguments: Any = (1,), *, now: int = T, **fields: Any) -> str:
-        options = {
-            name: fields.pop(name) for name in list(fields) if name not in ("priority", "delay_ms", "extra", "publication")
-        }
-        job = NewJob("mail", json_bytes(arguments), id=jid, options=options, **fields)
-        return str(self.send(self.live.put(job, now=now)))
-
-    def take(self, consumer: str = ANN, n: int = 1, *, now: int = T, **options: Any) -> Taken:
-        taken: Taken = self.send(self.live.take("mail", consumer, n, 30_000, now=now, **options))
-        return taken
-
-    def ids(self, consumer: str = ANN, n: int = 1, *, now: int = T, **options: Any) -> list[str]:
-        return [job.id for job in self.take(consumer, n, now=now, **options).jobs]
-
-    def field(self, jid: str, name: str) -> str | None:
-        raw = self.client.hget(f"bee:h:jobs:{jid}", name)
-        return None if raw is None else str(raw.decode())
-
-    def story(self, jid: str) -> list[str]:
-        return [event["event"] for event in json.loads(self.field(jid, "history") or "[]")]
-
-
-@pytest.fixture
-def bee(client: redis.Redis) -> Keyspace:
-    return Keyspace(client)
-
+from ...support.bee import events, keyspace, side_keys
+from .served import ANN, BOB, Keyspace, T
 
 # Deliveries
 
@@ -347,83 +305,6 @@ def test_a_full_server_takes_no_job_but_goes_on_being_drained(bee: Keyspace) -> 
         bee.client.config_set("maxmemory", 0)
 
 
-# Jobs that bee itself would stumble over
-
-
-def test_damaged_jobs_are_in_nobodys_way(bee: Keyspace) -> None:
-    damage: dict[str, dict[str, str | None]] = {
-        "data": {"data": "no json"},
-        "nan": {"data": "[1e999]"},
-        "ghost": {"jid": None},
-        "options": {"options": "no json"},
-        "history": {"history": "no json"},
-        "done": {"status": "completed"},
-        "elsewhere": {"queue": "other"},
-    }
-    for number, (jid, fields) in enumerate(damage.items()):
-        bee.put(jid, [jid], now=T + number)
-        for name, value in fields.items():
-            if value is None:
-                bee.client.hdel(f"bee:h:jobs:{jid}", name)
-            else:
-                bee.client.hset(f"bee:h:jobs:{jid}", name, value)
-    bee.client.zadd("bee:ss:queue:mail", {"missing": T, "typed": T})
-    bee.client.set("bee:h:jobs:typed", "text")
-    bee.put("fine", ["fine"], now=T + 100)
-    assert bee.ids(n=9, now=T + 200) == ["fine"]
-    assert {bee.field(jid, "status") for jid in ("data", "nan")} == {"failed"}
-    assert bee.field("data", "failedReason") == "its data is not JSON that bee can read"
-    left = set(bee.client.zrange("bee:ss:queue:mail", 0, -1))
-    assert left == {b"options", b"history", b"elsewhere", b"typed"}
-    assert not bee.client.exists("bee:h:jobs:missing")
-
-
-def test_options_that_are_missing_are_bees_own(bee: Keyspace) -> None:
-    bee.client.hset("bee:h:jobs:a", mapping={"jid": "a", "queue": "mail", "data": "[1]", "options": "{}", "status": "queued"})
-    bee.client.zadd("bee:ss:queue:mail", {"a": T})
-    (job,) = bee.take().jobs
-    assert isinstance(job, ForeignDelivery)
-    assert (job.attempts, job.max_attempts) == (0, 6)
-    assert bee.send(bee.live.complete("mail", ANN, [("a", b"1")], now=T)) == ("completed",)
-    assert bee.client.zscore("bee:ss:expires:mail", "a") == T + 1_800_000
-    assert json.loads(bee.field("a", "options") or "") == {"ttl": 1_800_000, "retries": 5, "retryDelay": 30_000}
-
-
-def test_what_stands_in_the_way_of_bees_clock_is_swept_aside(bee: Keyspace) -> None:
-    for role in ("locks", "expires", "delayed"):
-        bee.client.zadd(f"bee:ss:{role}:mail", {"missing": T, "typed": T + 1, "odd": T + 2})
-    bee.client.set("bee:h:jobs:typed", "text")
-    bee.client.hset("bee:h:jobs:odd", mapping={"jid": "odd", "queue": "mail", "status": "canceled"})
-    bee.put("a", ttl=1000)
-    bee.ids()
-    bee.send(bee.live.complete("mail", ANN, [("a", b"1")], now=T))
-    bee.take(n=0, now=T + 5000)
-    assert bee.field("a", "status") == "expired"
-    assert {bee.client.exists(f"bee:ss:{role}:mail") for role in ("locks", "expires", "delayed", "queue")} == {0}
-    assert bee.field("odd", "status") == "canceled"
-
-
-def test_a_list_of_equal_jobs_that_is_headed_by_a_dead_one_swallows_nobody(bee: Keyspace) -> None:
-    bee.put("a", ["same"])
-    bee.ids()
-    bee.send(bee.live.complete("mail", ANN, [("a", None)], now=T))
-    bee.client.hset("bee:h:jobs:a", "status", "canceled")
-    bee.put("b", ["same"])
-    assert bee.ids() == ["b"]
-    assert bee.field("b", "hash") is None
-
-
-def test_an_original_that_still_runs_outlives_its_cancelled_duplicate(bee: Keyspace) -> None:
-    bee.put("a", ["same"])
-    bee.put("b", ["same"])
-    assert bee.ids(n=2) == ["a"]
-    assert bee.field("b", "status") == "duplicate"
-    bee.send(bee.live.cancel("b", now=T))
-    assert bee.client.pttl("bee:h:jobs:a") == -1
-    assert bee.client.pttl("bee:h:jobs:b") > 0
-    assert bee.send(bee.live.complete("mail", ANN, [("a", None)], now=T)) == ("completed",)
-
-
 # Hashes
 
 
@@ -504,41 +385,3 @@ def test_jobs_of_tasks_are_found_by_celerys_id_or_bees(bee: Keyspace) -> None:
     assert (found.scanned, found.more) == (2, False)
     (task,) = bee.send(bee.live.find("mail", ["bee:c"], "scheduled", limit=1, now=T)).jobs
     assert task.id == "c"
-
-
-# Before the first write
-
-
-def test_an_empty_keyspace_and_one_of_bee_can_be_served_and_a_look_writes_nothing(bee: Keyspace) -> None:
-    bee.send(bee.live.look())
-    assert bee.client.dbsize() == 0
-    bee.put("a", tags=["x"])
-    found = keyspace(bee.client)
-    bee.send(bee.live.look())
-    assert keyspace(bee.client) == found
-
-
-def test_a_read_only_replica_is_refused(bee: Keyspace) -> None:
-    bee.client.replicaof("127.0.0.1", "1")
-    try:
-        with pytest.raises(KeyspaceRefused, match="read-only replica"):
-            bee.send(bee.live.look())
-    finally:
-        bee.client.replicaof("NO", "ONE")
-
-
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [
-        (("SET", "bee:str:hive:options", "{"), "no JSON object"),
-        (("SET", "bee:scripts", "x"), "not bee's table"),
-        (("LPUSH", "bee:mail:wait", "1"), "is not bee's"),
-        (("SADD", "bee:ss:queue:mail", "x"), "is not bee's"),
-        (("HSET", "bee:h:jobs:a", "jid", "a", "failed_reason", "x"), r"0\.0\.3 or older"),
-        (("HSET", "bee:h:jobs:a", "jid", "a", "options", '{"ttl":1,"timeout":180000}'), r"0\.0\.3 or older"),
-    ],
-)
-def test_what_is_not_bees_or_too_old_is_refused_with_the_reason(bee: Keyspace, command: tuple[str, ...], reason: str) -> None:
-    bee.client.execute_command(*command)
-    with pytest.raises(KeyspaceRefused, match=reason):
-        bee.send(bee.live.look())
