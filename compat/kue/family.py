@@ -6,8 +6,8 @@ Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
@@ -18,7 +18,7 @@ from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
-from .keys import LOCKS, PREFIX_FINDER, layout, version
+from .keys import LOCKS, PREFIX_FINDER, Era, era_of, layout, parse_version, version
 from .live import KueLive
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
@@ -36,6 +36,7 @@ class Kue(KeyFamily):
     name = "kue"
     title = "kue, the priority job queue for Node.js (0.3 to 0.11)"
     default_prefix = "q"
+    parameters: ClassVar = {"version": parse_version}
     rules = RULES
     keeps_extra = True
     left_behind_roles = frozenset({"work_time", "settings"})
@@ -43,6 +44,10 @@ class Kue(KeyFamily):
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
+
+    def __init__(self, era: Era | None = None) -> None:
+        self._era = era
+        """That of the URL: whose form new jobs get in a keyspace where no other job tells."""
 
     prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
@@ -88,8 +93,11 @@ class Kue(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
 
+    def configured(self, settings: Mapping[str, Any]) -> Kue:
+        return Kue(era_of(settings["version"]) if "version" in settings else None)
+
     def live(self, prefix: str, side_prefix: str) -> KueLive:
-        return KueLive(prefix, side_prefix)
+        return KueLive(prefix, side_prefix, era=self._era)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)

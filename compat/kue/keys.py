@@ -174,9 +174,31 @@ class Era(IntEnum):
         return cls.V0_8 if totals.sums["members", MemberFormat.PLAIN] else cls.V0_10_3
 
     @property
+    def is_padded(self) -> bool:
+        """Whether its members are padded."""
+        return self >= Era.V0_10_3
+
+    @property
     def versions(self) -> str:
         """The versions, for people."""
         return _VERSIONS[self]
+
+
+def parse_version(text: str) -> str:
+    """A version of kue, such as ``0.9.6``: the URL parameter ``version``. Raises ValueError for what is none."""
+    era_of(text)
+    return text
+
+
+def era_of(version: str) -> Era:
+    """The era of a version. Raises ValueError for what is none."""
+    found = re.fullmatch(r"0\.([0-9]{1,2})(?:\.([0-9]{1,2}))?", version)
+    minor, patch = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    if not 4 <= minor <= 11:
+        raise ValueError("must be a version of kue from 0.4 to 0.11, such as 0.9.6")
+    if (minor, patch) >= (10, 3):
+        return Era.V0_10_3
+    return Era.V0_9 if minor >= 9 else Era.V0_8 if minor == 8 else Era.V0_3
 
 
 _VERSIONS = {Era.V0_3: "0.3 to 0.7", Era.V0_8: "0.8", Era.V0_9: "0.9 to 0.10.2", Era.V0_10_3: "0.10.3 to 0.11"}

@@ -34,6 +34,7 @@ from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Ro
 from ...schema.text import is_json, is_unicode, load_json_fast, show, to_bytes, to_text
 from .. import side
 from ..numbers import number_text, parse_int, parse_number
+from .keys import Era
 from .record import Record, canonical
 
 T = TypeVar("T")
@@ -62,6 +63,8 @@ class KueStats:
 class KueLive(ForeignFamily):
     """The transitions of the kue keyspace under ``prefix``; that of an ioredis installation has the braces in it.
 
+    ``era``: whose form new jobs get in a keyspace where no other job tells; None: that of 0.11.
+
     Options of ``put``: ``attempts``, how often it is tried (1); ``backoff``, True for the job's own delay between attempts, or
     ``{"type": "fixed" or "exponential", "delay": ms, "maxDelay": ms}``; ``ttl``, how many ms a run may take;
     ``removeOnComplete``.
@@ -72,10 +75,11 @@ class KueLive(ForeignFamily):
     priority_direction = 1
     can_delay = True
 
-    def __init__(self, prefix: str = "q", side_prefix: str = DEFAULT_PREFIX) -> None:
+    def __init__(self, prefix: str = "q", side_prefix: str = DEFAULT_PREFIX, *, era: Era | None = None) -> None:
         if not prefix:
             raise UsageError("a kue keyspace has a prefix; kue's own default is q")
         self.prefix = prefix
+        self._era = era
         self._keys = (side.root(self.name, prefix, side_prefix), to_bytes(prefix) + b":")
 
     def _call(
@@ -94,6 +98,11 @@ class KueLive(ForeignFamily):
     def _looked(self, reply: Any) -> None:
         word, detail = to_text(reply[0]), show(reply[1])
         match word:
+            case "fine" if reply[2] and self._era is not None and Era(int(detail)).is_padded is not self._era.is_padded:
+                raise KeyspaceRefused(
+                    f"the jobs under prefix {self.prefix!r} are of kue {Era(int(detail)).versions}, and the URL's version says "
+                    f"{self._era.versions}: leave it out, or correct it"
+                )
             case "other":
                 raise KeyspaceRefused(
                     f"prefix {self.prefix!r} is not kue's: key {detail!r} is none of it; give the prefix of the kue installation"
@@ -128,6 +137,7 @@ class KueLive(ForeignFamily):
             attempts,
             job.payload,
             job.extra or b"",
+            "" if self._era is None else int(self._era),
         ]
         for name, value in fields.items():
             args += (name, value)

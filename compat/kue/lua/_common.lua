@@ -22,8 +22,8 @@ local EARLIEST_TIME = 100000000000
 -- A job that runs past its ttl is kue's to fail for so long, ms: its checks run every second and wait another second for an answer.
 local GRACE = 2000
 
--- The versions that write differently, by the first of each.
-local V0_4, V0_8, V0_9, V0_10_3 = 4, 8, 9, 10
+-- The versions that write differently, by the first of each, as in compat/kue/keys.py.
+local V0_3, V0_8, V0_9, V0_10_3 = 3, 8, 9, 10
 
 -- So many jobs at each end of the index of all jobs tell how old a keyspace with plain members is.
 local SAMPLE = 20
@@ -85,7 +85,7 @@ local function era_of_plain()
       end
     end
   end
-  return (is_0_8 or not is_older) and V0_8 or V0_4
+  return (is_0_8 or not is_older) and V0_8 or V0_3
 end
 
 -- Which versions of kue use this keyspace; the newest where no job tells.

@@ -4,8 +4,8 @@
 -- KEYS[2]  P
 -- ARGV[1]  now
 -- ARGV[2]  P as a pattern
--- Result   {word, detail}: 'fine' and the version, as era() has it; 'other' and a key that kue has not, 'mixed' and a member,
---          'replica' and '', 'literal' and the version, where that knows no prefix but q
+-- Result   {word, detail}: 'fine', the version, as era() has it, and whether there are jobs; 'other' and a key that kue has not;
+--          'mixed' and a member; 'replica' and ''; 'literal' and the version, where that knows no prefix but q
 
 local LOOKED_AT = 100
 local TYPES = {ids = 'string', ['job:types'] = 'set', jobs = 'zset', ['stats:work-time'] = 'string'}
@@ -65,5 +65,5 @@ return reply_of(function()
   if era() < V0_8 and P ~= 'q:' then
     return {'literal', number_text(era())}
   end
-  return {'fine', number_text(era())}
+  return {'fine', number_text(era()), call('EXISTS', P .. 'jobs')}
 end)

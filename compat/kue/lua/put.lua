@@ -10,7 +10,8 @@
 -- ARGV[6]  max_attempts; '' for kue's default
 -- ARGV[7]  data, JSON
 -- ARGV[8]  the field ferryman, '' for none
--- ARGV[9…] more fields and their values: ttl, removeOnComplete, backoff
+-- ARGV[9]  the version whose form it gets if no other job tells, as in _common.lua; '' the newest
+-- ARGV[10…] more fields and their values: ttl, removeOnComplete, backoff
 -- Result   the job's id
 
 local queue, publication, priority, delay, attempts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
@@ -32,6 +33,9 @@ return reply_of(function()
     return known
   end
   local now = clock()
+  if ARGV[9] ~= '' and call('EXISTS', P .. 'jobs') == 0 then
+    KNOWN.era = tonumber(ARGV[9])
+  end
   local version = era() -- before this job can tell
   local id = new_id()
   local key, member = job_key(id), member_of(id)
@@ -50,7 +54,7 @@ return reply_of(function()
   if ARGV[8] ~= '' then
     call('HSET', key, 'ferryman', ARGV[8])
   end
-  for i = 9, #ARGV, 2 do
+  for i = 10, #ARGV, 2 do
     call('HSET', key, ARGV[i], ARGV[i + 1])
   end
   call('ZADD', P .. 'jobs', priority, member)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ferryman.schema.errors import UsageError
+import redis
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
+from ferryman.schema.errors import AddressError, KeyspaceRefused, UsageError
 from ferryman.schema.live import NewJob
 
 from ...support.dumps import dump
@@ -100,3 +103,41 @@ def test_a_counter_that_was_set_back_overwrites_no_job(world: World) -> None:
 def test_what_kue_could_not_run_is_refused(world: World, job: NewJob) -> None:
     with pytest.raises(UsageError):
         world.live.put(job)
+
+
+@pytest.mark.parametrize(
+    ("version", "member", "score", "fields"),
+    [
+        ("0.6.2", "1", 0.0, {"delay"}),
+        ("0.8.12", "1", 0.0, {"delay", "max_attempts"}),
+        ("0.10.2", "1", NOW + 50.0, {"delay", "max_attempts", "promote_at"}),
+        ("0.10.3", "01|1", NOW + 50.0, {"delay", "max_attempts", "promote_at"}),
+    ],
+)
+def test_the_first_job_of_a_keyspace_is_of_the_version_that_the_url_names(
+    client: redis.Redis, version: str, member: str, score: float, fields: set[str]
+) -> None:
+    address = Address.parse(f"ferryman://localhost/0?family=kue&version={version}")
+    assert Address.parse(address.url()) == address
+    live = address.key_family.live("q", "ferryman")
+    assert live is not None
+    run(client, live.look())
+    run(client, live.put(NewJob("mail", b"1", delay_ms=50), now=NOW))
+    keys = dump(client)
+    usual = {"type", "data", "priority", "created_at", "updated_at", "state"}
+    assert (keys["q:jobs:delayed"], keys["q:job:1"].keys()) == ({member: score}, usual | fields)
+    run(client, live.look())
+
+
+def test_a_version_that_the_jobs_contradict_is_refused(world: World) -> None:
+    world.job(1)
+    live = Address.parse("ferryman://localhost/0?family=kue&version=0.9").key_family.live("q", "ferryman")
+    assert live is not None
+    with pytest.raises(KeyspaceRefused, match=r"0\.10\.3 to 0\.11, and the URL's version says 0\.9"):
+        run(world.client, live.look())
+
+
+@pytest.mark.parametrize("text", ["", "1.0", "0.3.3", "0.12", "9", "x"])
+def test_a_version_that_kue_never_had_is_refused(text: str) -> None:
+    with pytest.raises(AddressError, match="must be a version of kue"):
+        Address.parse(f"ferryman://localhost/0?family=kue&version={text}")
