@@ -30,7 +30,7 @@ START = 1_795_000_000_125
 LEFT_BY_QLESS = {"QLESS-12", "QLESS-29", "QLESS-31"}
 """Locks that are over until somebody looks, counts below zero (jobs out of attempts are not counted), grace that stays."""
 
-PLACES = {"waiting": "work", "running": "locks", "scheduled": "scheduled"}
+INDEXES = {"waiting": "work", "running": "locks", "scheduled": "scheduled"}
 
 ranks = st.integers(0, 5)
 
@@ -203,8 +203,8 @@ class QlessInUse(RuleBasedStateMachine):
         for job_id in self.made:
             state = self.client.hget(f"ql:j:{job_id}", "state")
             assert (state is None) == (job_id in self.cancelled), job_id
-            places = {index for index in PLACES.values() if self.client.zscore(f"ql:q:{QUEUE}-{index}", job_id) is not None}
-            expected = PLACES.get(state.decode()) if state else None
+            places = {index for index in INDEXES.values() if self.client.zscore(f"ql:q:{QUEUE}-{index}", job_id) is not None}
+            expected = INDEXES.get(state.decode()) if state else None
             assert places == ({expected} if expected else set())
 
     @invariant()

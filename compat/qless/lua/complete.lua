@@ -108,6 +108,7 @@ end
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local states = {}
   for i = 8, #ARGV, 2 do
     append(states, complete(now, ARGV[i], ARGV[i + 1]))

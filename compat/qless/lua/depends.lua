@@ -13,6 +13,7 @@ local id, change = ARGV[3], ARGV[4]
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   if fields_of(id, 'state') ~= 'depends' then
     return 0
   end

@@ -16,6 +16,7 @@ local queue, worker, id, group, message, data = ARGV[3], ARGV[4], ARGV[5], ARGV[
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local held = held_by_worker(queue, worker, id, 'throttles')
   if not held then
     return 0

@@ -14,6 +14,7 @@ local queue, worker, id = ARGV[3], ARGV[4], ARGV[5]
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   if not held_by_worker(queue, worker, id) then
     return 0
   end

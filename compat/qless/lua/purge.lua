@@ -12,6 +12,7 @@ local queue, limit = ARGV[3], math.min(tonumber(ARGV[4]), MAX_PER_CALL)
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local cancelled, seen = 0, 0
   for _, index in ipairs({'work', 'scheduled'}) do
     for _, id in ipairs(seen < limit and call('ZRANGE', zset(queue, index), 0, limit - seen - 1) or {}) do

@@ -31,6 +31,7 @@ end
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local ids, released = {}, {}
   for i = 6, #ARGV do
     append(ids, ARGV[i])

@@ -26,6 +26,7 @@ end
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local ids = {unpack(ARGV, 5)}
   local listed = {}
   for _, id in ipairs(ids) do

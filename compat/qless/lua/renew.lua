@@ -14,6 +14,7 @@ local queue, worker, lease = ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local expires = now + math.max(heartbeat_of(queue), lease / 1000)
   local ids, data = {}, {}
   if #ARGV < 6 then

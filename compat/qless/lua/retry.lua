@@ -18,6 +18,7 @@ local queue, worker, id, delay, group = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local held = held_by_worker(queue, worker, id, 'priority', 'throttles')
   if not held then
     return {''}

@@ -150,6 +150,7 @@ end
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   lease_to(queue, worker, in_ms(now) + lease)
   if call('SISMEMBER', QL .. 'paused_queues', queue) == 1 then
     return {in_ms(now), in_ms(now + 1), {}}

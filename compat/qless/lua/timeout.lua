@@ -11,6 +11,7 @@ local id = ARGV[3]
 
 return reply_of(function()
   local now = seconds()
+  first_write()
   local state, queue, worker, throttles = fields_of(id, 'state', 'queue', 'worker', 'throttles')
   if state ~= 'running' then
     return 0

@@ -7,14 +7,20 @@
 -- ARGV[2]  core
 -- Result   1 if there is more to do at once, 0 if not
 
+-- How many queues one call looks at; where there are more, each call looks at the next ones, by the clock.
+local MOST_QUEUES = 500
+
 local function nobody()
   return false
 end
 
 return reply_of(function()
   local now = seconds()
-  local left, more = MAX_PER_CALL, false
-  for _, queue in ipairs(call('ZRANGE', QL .. 'queues', 0, -1)) do
+  first_write()
+  local left = MAX_PER_CALL
+  local turns = math.ceil(call('ZCARD', QL .. 'queues') / MOST_QUEUES)
+  local first = turns > 1 and math.floor(now) % turns * MOST_QUEUES or 0
+  for _, queue in ipairs(call('ZRANGE', QL .. 'queues', first, first + MOST_QUEUES - 1)) do
     if left > 0 and call('SISMEMBER', QL .. 'paused_queues', queue) == 0 then
       lose_locks(now, queue, left, 0, nobody)
       -- Where no worker of ours would take them, recurring jobs must not pile up: one, as for an idle worker.

@@ -17,8 +17,7 @@ return reply_of(function()
     call('ZREM', key, worker)
   end
   for _, worker in ipairs(call('ZREVRANGE', key, 0, -1)) do
-    local running = call('ZCOUNT', jobs_of(worker), now, '+inf')
-    append(rows, {worker, running, call('ZCARD', jobs_of(worker)) - running})
+    append(rows, {worker, call('ZCOUNT', jobs_of(worker), now, '+inf'), call('ZCOUNT', jobs_of(worker), '-inf', now)})
   end
   return rows
 end)

@@ -205,7 +205,7 @@ class OriginalTeller(Teller):
         return {row["name"]: [row.get(name, 0) for name in COUNTED] for row in self.core.json("queues", now)}
 
     def workers(self, now: int) -> list[list[Any]]:
-        return [[row["name"], row["jobs"], row["stalled"]] for row in self.core.json("workers", now)]
+        return sorted([row["name"], row["jobs"], row["stalled"]] for row in self.core.json("workers", now))
 
     def stats(self, now: int, queue: str) -> dict[str, Any]:
         told = self.core.json("stats", now, queue, repr(now / 1000))
@@ -343,7 +343,7 @@ class OurTeller(Teller):
         return {row.name: [getattr(row, name) for name in COUNTED] for row in self.client().counts(now=now)}
 
     def workers(self, now: int) -> list[list[Any]]:
-        return [[row.name, row.jobs, row.stalled] for row in self.client().workers(now=now)]
+        return sorted([row.name, row.jobs, row.stalled] for row in self.client().workers(now=now))
 
     def stats(self, now: int, queue: str) -> dict[str, Any]:
         told = self.client().stats(queue, now / 1000)

@@ -96,7 +96,8 @@ def tell(server: Server, core: Core, seed: int) -> None:
                     raise
                 return  # it stops half way, see the last test
             published = messages(pubsub, theirs, "1")
-            assert next_step(client) == told, story.label
+            mine = next_step(client)
+            assert mine == told, (story.label, mine, told)
             assert messages(pubsub, theirs, "2") == published, story.label
             there, here = normal(seen(theirs)), normal(seen(ours))
             assert here == there, story.label

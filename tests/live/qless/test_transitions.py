@@ -12,9 +12,9 @@ import pytest
 import redis
 from ferryman.compat.qless.live import Core, QlessLive
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.errors import UsageError
+from ferryman.schema.errors import PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
-from ferryman.schema.native.scripts.results import Removed, Role
+from ferryman.schema.native.scripts.results import Removed, Renewed, Role
 
 from ...support.foreign_keys import everything, seen, side_keys
 
@@ -445,3 +445,37 @@ def test_a_consumer_looks_further_at_once_where_a_throttle_was_full(client: redi
     taken = send(live.take("mail", "w", 1, LEASE, now=NOW))
     assert [job.id for job in taken.jobs] == ["fast"]
     assert client.hget("ql:j:slow", "state") == b"throttled"
+
+
+# Servers in need
+
+
+def test_a_full_server_refuses_new_jobs_and_lets_go_of_old_ones(client: redis.Redis, send: Any) -> None:
+    for n in range(4):
+        put(send, f"j{n}", NOW + n)
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(PublishRefused):
+            put(send, "more")
+        assert len(take(send, 3)) == 3
+        assert send(LIVE.renew("mail", "w", LEASE, now=NOW)) == Renewed.DONE
+        assert send(LIVE.complete("mail", "w", [("j0", None)], now=NOW)) == ("completed",)
+        assert send(LIVE.fail("mail", "w", "j1", BOOM, now=NOW)) == "failed"
+        assert send(LIVE.retry("mail", "w", "j2", 0, failure=BOOM, now=NOW)) == "waiting"
+        assert send(LIVE.remove("mail", "j3", now=NOW)) == "waiting"
+        assert send(LIVE.forget("mail", "w", now=NOW)) == 0
+    finally:
+        client.config_set("maxmemory", 0)
+    assert not client.exists("ql:j:more")
+
+
+def test_timers_go_round_where_there_are_many_queues(client: redis.Redis, send: Any) -> None:
+    with client.pipeline() as pipeline:
+        for n in range(1_200):
+            pipeline.zadd("ql:queues", {f"q{n}": n})
+        pipeline.execute()
+    put(send, "later", queue="q1100", delay_ms=1_000)
+    for second in range(2, 5):
+        for call in LIVE.timers(now=NOW + second * 1_000):
+            send(call)
+    assert client.zcard("ql:q:q1100-work") == 1
