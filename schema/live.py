@@ -323,6 +323,32 @@ class ForeignFamily(ABC):
     @abstractmethod
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]: ...
 
+    # Routing, where the system itself knows exchanges (kombu)
+
+    def bind(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        *,
+        topic: bool = False,
+        expires_ms: int | None = None,
+        now: int | None = None,
+    ) -> Call[bool] | None:
+        """Binds a queue to an exchange. ``topic``: the routing key has wildcards; ``expires_ms``: the queue's ``x-expires``.
+        None: the system knows no exchanges."""
+        return None
+
+    def unbind(
+        self, queue: str, exchange: str, routing_key: str, *, topic: bool = False, now: int | None = None
+    ) -> Call[bool] | None:
+        """Takes a binding away. None: the system knows no exchanges."""
+        return None
+
+    def queues_bound(self, exchange: str, routing_key: str, *, now: int | None = None) -> Call[tuple[str, ...]] | None:
+        """The queues to which an exchange sends messages with this routing key. None: the system knows no exchanges."""
+        return None
+
     # The system's own clockwork
 
     @abstractmethod

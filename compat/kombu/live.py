@@ -264,6 +264,10 @@ class KombuLive(ForeignFamily):
         """Takes a binding away."""
         return self._bound("unbind", queue, exchange, routing_key, topic, "", now)
 
+    def queues_bound(self, exchange: str, routing_key: str, *, now: int | None = None) -> Call[tuple[str, ...]]:
+        args = (to_bytes(exchange), to_bytes(routing_key))
+        return self._call("queues_bound", f"kombu exchange {exchange!r}", now, args, lambda reply: tuple(map(to_text, reply)))
+
     def _bound(
         self, verb: str, queue: str, exchange: str, routing_key: str, topic: bool, life: Argument, now: int | None
     ) -> Call[bool]:

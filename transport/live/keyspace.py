@@ -25,6 +25,9 @@ from .messages import JobMessages
 PIDBOX, EVENTS = ".pidbox", "celeryev"
 """Ends and begins the names of queues that Celery keeps for itself."""
 
+ROUTED = ("direct", "topic")
+"""The types of exchanges whose bindings other systems can have as well."""
+
 
 class ForeignKeyspace:
     """One connection's view of it. Thread-safe."""
@@ -64,6 +67,27 @@ class ForeignKeyspace:
     def sides(self, queue: str) -> list[str]:
         """The queues behind a plain name: ferryman's own, and the other system's if it has tasks. Raises connection errors."""
         return [ForeignQueue(queue), queue] if self.is_lasting(queue) else [queue]
+
+    # Routing by the other system's own tables
+
+    def bind(self, queue: str, exchange: str, routing_key: str, exchange_type: str, life_ms: int | None) -> None:
+        """Has the other system's producers reach a queue as ours do, if it knows exchanges. Raises connection errors."""
+        if exchange_type in ROUTED and self.is_lasting(queue):
+            call = self.family.bind(queue, exchange, routing_key, topic=exchange_type == "topic", expires_ms=life_ms)
+            if call is not None:
+                self._link.run(call)
+
+    def unbind(self, queue: str, exchange: str, routing_key: str, exchange_type: str) -> None:
+        """Takes such a binding away. Raises connection errors."""
+        call = self.family.unbind(queue, exchange, routing_key, topic=exchange_type == "topic")
+        if call is not None and exchange_type in ROUTED:
+            self._link.run(call)
+
+    def queues_bound(self, exchange: str, routing_keys: Collection[str]) -> Mapping[str, Sequence[str]]:
+        """For each routing key, the queues to which the other system itself sends it. Raises connection errors."""
+        calls = {key: self.family.queues_bound(exchange, key) for key in routing_keys}
+        asked = {key: call for key, call in calls.items() if call is not None}
+        return dict(zip(asked, self._link.run_all(list(asked.values())), strict=True)) if asked else {}
 
     # Jobs in and out
 

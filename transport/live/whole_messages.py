@@ -24,7 +24,8 @@ CONSUMER = "ferryman_consumer"
 def payload_of_message(found: Content) -> dict[str, Any]:
     """The payload that a message becomes. Nothing of an earlier delivery goes with it."""
     headers = {name: value for name, value in found.headers.items() if name != HEADER}
-    properties = {name: value for name, value in found.properties.items() if name != CONSUMER}
+    # Each queue's copy gets a delivery tag of its own: by that alone the system tells apart what consumers have.
+    properties = {name: value for name, value in found.properties.items() if name not in (CONSUMER, "delivery_tag")}
     return {
         "body": base64.b64encode(found.body).decode("ascii"),
         "content-encoding": found.content_encoding,

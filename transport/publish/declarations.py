@@ -187,6 +187,9 @@ class Declarations(StdChannel):  # type: ignore[misc]
         unbound = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
         if not unbound:
             return
+        if self.session.foreign is not None:
+            for binding in unbound:
+                self.session.foreign.unbind(queue, exchange, binding.routing_key, self.session.routes.type_of(exchange))
         self.topology.forget_bindings(exchange, unbound)
         for first in range(0, len(unbound), MAX_PER_CALL):
             self.session.link.run(self.session.exchanges.unbind_all(exchange, unbound[first : first + MAX_PER_CALL]))

@@ -110,7 +110,8 @@ class Sender:
                 routed.setdefault(message.exchange, []).append(message)
         unroutable = self._send_unrouted(direct, broadcasts) if direct or broadcasts else []
         for exchange, those in routed.items():
-            unroutable += self._send_routed(exchange, those)
+            left = self._send_routed(exchange, those)
+            unroutable += left if session.foreign is None else self._send_bound(session.foreign, exchange, those, left)
         return unroutable
 
     def _target(self, queue: str, message: OutgoingMessage) -> str:
@@ -161,6 +162,28 @@ class Sender:
             session.routes.forget(exchange)
         arrived = {job_id for _, job_id in stored}
         return [message for message in messages if message.publication.id not in arrived]
+
+    def _send_bound(
+        self, foreign: ForeignKeyspace, exchange: str, messages: Sequence[OutgoingMessage], left: list[OutgoingMessage]
+    ) -> list[OutgoingMessage]:
+        """Publishes to queues that only the other system has bound to the exchange. Gives those that no queue has taken.
+
+        ``left``: those that no queue bound by ferryman has.
+        """
+        bound = foreign.queues_bound(exchange, {message.routing_key for message in messages})
+        if not any(bound.values()):
+            return left
+        table = self._session.routes.table(exchange)
+        wanted: dict[str, list[Publication]] = {}
+        taken: set[str] = set()
+        for message in messages:
+            known = table.queues(message.routing_key, message.headers)
+            for queue in bound.get(message.routing_key, ()):
+                if queue not in known:
+                    wanted.setdefault(ForeignQueue(queue), []).append(message.publication)
+                    taken.add(message.publication.id)
+        self._send_batches([QueueBatch(queue, those) for queue, those in wanted.items()], [])
+        return [message for message in left if message.publication.id not in taken]
 
     def _send_batches(self, batches: Sequence[QueueBatch], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
         """Sends batches and other calls in one round trip, and another for what the short script leaves to the long one."""

@@ -84,6 +84,9 @@ class Topology:
         """Binds a queue for as long as it lives itself, and remembers it. Gives that in ms, None for ever."""
         life = self._queues.get(binding.queue, {}).get("x-expires")
         self._bind(exchange, binding, life)
+        if self._session.foreign is not None:
+            kind = self._session.routes.type_of(exchange)
+            self._session.foreign.bind(binding.queue, exchange, binding.routing_key, kind, life)
         self._bindings[exchange, binding] = life
         return life
 
