@@ -112,6 +112,11 @@ class KueLive(ForeignFamily):
                     f"the kue keyspace {self.prefix!r} was upgraded across 0.10.3 (member {detail!r}): kue runs its old jobs "
                     "again and again; migrate them, or audit with --repair, first"
                 )
+            case "forbidden":
+                raise KeyspaceRefused(
+                    f"the user may not do {detail}: a user beside kue needs +pttl +publish ~promotion:lock "
+                    f"~activeJobsTTL:lock &{self.prefix}:events"
+                )
             case "replica":
                 raise KeyspaceRefused("this server is a read-only replica: give the address of the master")
             case "literal":

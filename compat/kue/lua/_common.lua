@@ -118,7 +118,8 @@ local function quoted(text)
   return (string.gsub(cjson.encode(text), '\\/', '/'))
 end
 
--- Tells kue's listeners what has happened. `args` is JSON behind the event's name, with its first comma.
+-- Tells kue's listeners what has happened. `args` is JSON behind the event's name, with its first comma. A user who may not do that
+-- (look.lua) must not be stopped half-way.
 local function publish(id, event, args)
   local is_old = era() < V0_8
   if is_old and not OLD_EVENTS[event] then
@@ -128,7 +129,7 @@ local function publish(id, event, args)
     args = ''
   end
   local name, shown = quoted(event), era() >= V0_10_3 and id or quoted(id)
-  call('PUBLISH', P .. 'events', '{"id":' .. shown .. ',"event":' .. name .. ',"args":[' .. name .. (args or '') .. ']}')
+  attempt('PUBLISH', P .. 'events', '{"id":' .. shown .. ',"event":' .. name .. ',"args":[' .. name .. (args or '') .. ']}')
 end
 
 -- The fields of a job that decide; nil where kue would find none: no hash, or no type in it.

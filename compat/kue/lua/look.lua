@@ -5,7 +5,8 @@
 -- ARGV[1]  now
 -- ARGV[2]  P as a pattern
 -- Result   {word, detail}: 'fine', the version, as era() has it, and whether there are jobs; 'other' and a key that kue has not;
---          'mixed' and a member; 'replica' and ''; 'literal' and the version, where that knows no prefix but q
+--          'mixed' and a member; 'replica' and ''; 'literal' and the version, where that knows no prefix but q;
+--          'forbidden' and what the user may not do
 
 local LOOKED_AT = 100
 local TYPES = {ids = 'string', ['job:types'] = 'set', jobs = 'zset', ['stats:work-time'] = 'string'}
@@ -24,6 +25,16 @@ local function stranger()
     cursor = found[1]
     if cursor == '0' then
       return nil
+    end
+  end
+end
+
+-- What the transitions can't do without, and what would fail in the middle of one. Redis 6.2 can't be asked.
+local function forbidden()
+  local needed = {{'PTTL', 'promotion:lock'}, {'PTTL', 'activeJobsTTL:lock'}, {'PUBLISH', P .. 'events', '1'}}
+  for _, words in ipairs(redis.acl_check_cmd and needed or {}) do
+    if not redis.acl_check_cmd(unpack(words)) then
+      return words[1] .. ' ' .. words[2]
     end
   end
 end
@@ -61,6 +72,10 @@ return reply_of(function()
   local replication = attempt('INFO', 'replication') or ''
   if string.find(replication, 'role:slave', 1, true) and string.find(replication, 'slave_read_only:1', 1, true) then
     return {'replica', ''}
+  end
+  local missing = forbidden()
+  if missing then
+    return {'forbidden', missing}
   end
   if era() < V0_8 and P ~= 'q:' then
     return {'literal', number_text(era())}

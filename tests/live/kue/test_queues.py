@@ -14,6 +14,7 @@ from ferryman.schema.native.scripts.results import Purged
 
 from ...support.captures import capture, load
 from ...support.dumps import dump
+from ...support.servers import Server
 from .keyspace import NOW, World
 
 
@@ -116,6 +117,27 @@ def test_what_can_not_be_served_is_refused_with_the_reason(world: World, spoil: 
     with pytest.raises(KeyspaceRefused, match=why):
         world.send(world.live.look())
     assert dump(world.client) == before
+
+
+@pytest.mark.parametrize(
+    ("rights", "missing"),
+    [
+        ("~q:* ~promotion:lock ~activeJobsTTL:lock &q:events", None),
+        ("~q:* ~activeJobsTTL:lock &q:events", "PTTL promotion:lock"),
+        ("~q:* ~promotion:lock ~activeJobsTTL:lock &other", "PUBLISH q:events"),
+    ],
+)
+def test_a_user_who_may_not_do_what_a_worker_of_kue_does_is_refused(
+    server: Server, client: redis.Redis, rights: str, missing: str | None
+) -> None:
+    client.execute_command("ACL", "SETUSER", "few", "reset", "on", ">secret", "~ferryman:*", "+@all", *rights.split())
+    with redis.Redis(port=server.port, username="few", password="secret") as few:
+        if missing is None:
+            World(few).send(KueLive("q").look())
+        else:
+            with pytest.raises(KeyspaceRefused, match=missing):
+                World(few).send(KueLive("q").look())
+    client.acl_deluser("few")
 
 
 def test_a_server_without_memory_lets_jobs_be_ended_and_refuses_new_ones(world: World) -> None:
