@@ -378,11 +378,24 @@ def delivery(queue: str, job_id: bytes, flat: Sequence[bytes]) -> ForeignDeliver
         fields=fields,
         queue=queue,
         name=to_text(fields.get(b"klass", b"")) or None,
-        payload=fields.get(b"data", b"null"),
+        payload=_arguments_kept(fields.get(b"data", b"null")),
         extra=_extra(fields.get(b"ferryman")),
         attempts=attempts,
         max_attempts=None if retries is None else retries + 1,
     )
+
+
+def _arguments_kept(data: bytes) -> bytes:
+    """Data as it was put: where a worker of qless has renewed or failed a job, an empty list of arguments is an object."""
+    if b'"args":{}' not in data:
+        return data
+    try:
+        value = load_json(data)
+    except MalformedValue:
+        return data
+    if not isinstance(value, dict) or value.keys() != {"task", "args", "kwargs"} or value["args"] != {}:
+        return data
+    return json.dumps({**value, "args": []}).encode()
 
 
 def _extra(raw: bytes | None) -> bytes | None:

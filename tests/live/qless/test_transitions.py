@@ -198,6 +198,24 @@ def test_locks_last_for_the_heartbeat_and_the_lease_at_least(client: redis.Redis
     assert client.zscore("ql:q:mail-locks", "j1") == client.zscore("ql:w:w:jobs", "j1") == (NOW + 101_000) / 1000
 
 
+@pytest.mark.parametrize(
+    ("data", "payload"),
+    [
+        ('{"kwargs":{"a":1},"args":{},"task":"t"}', {"task": "t", "args": [], "kwargs": {"a": 1}}),
+        ('{"args":{}}', {"args": {}}),
+        ('{"x":"\\"args\\":{}"}', {"x": '"args":{}'}),
+    ],
+)
+def test_arguments_that_lua_has_made_an_object_are_a_list_again(
+    client: redis.Redis, send: Any, data: str, payload: dict[str, Any]
+) -> None:
+    """As the original's heartbeat and fail write data."""
+    put(send, "j1")
+    client.hset("ql:j:j1", "data", data)
+    (job,) = take(send)
+    assert json.loads(job.payload) == payload
+
+
 # Ends
 
 
