@@ -86,7 +86,7 @@ class BeeLive(ForeignFamily):
     # Before the first write
 
     def look(self) -> Call[None]:
-        args = (glob_escape(self.prefix) + ":*", KEYS_TO_SEE)
+        args = (to_bytes(glob_escape(self.prefix) + ":*"), KEYS_TO_SEE)
         return self._call("look", None, self.hive, args, partial(refuse_others, self.prefix))
 
     # Jobs in

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema.errors import KeyspaceRefused
-from ...schema.text import show, to_text
+from ...schema.text import show, to_bytes, to_text
 from . import lua_json
 from .keys import layout
 
@@ -35,7 +35,7 @@ def refuse_others(prefix: str, reply: Any) -> None:
             raise KeyspaceRefused(
                 f"the key {show(key)!r} ({to_text(redis_type)}) is not bee's: another system writes under the prefix {prefix!r}"
             )
-        if has_old_error or (key.startswith(b"%s:h:jobs:" % prefix.encode()) and _is_old(job_options)):
+        if has_old_error or (key.startswith(to_bytes(f"{prefix}:h:jobs:")) and _is_old(job_options)):
             raise KeyspaceRefused(
                 f"the job {show(key)!r} was made by bee 0.0.3 or older, whose workers and clients can't be served: run a newer "
                 "bee, or migrate the jobs"
