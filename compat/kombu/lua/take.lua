@@ -118,7 +118,7 @@ local function take_all(seconds)
       local key, skipped = bucket(queue, step), at_step and tonumber(at) or 0
       at_step = nil
       while #taken < room do
-        local size = wanted and PAGE or math.min(PAGE, room - #taken)
+        local size = skipped > 0 and PAGE or math.min(PAGE, room - #taken)
         local texts = call('LRANGE', key, -skipped - size, -skipped - 1)
         if #texts == 0 then
           break
