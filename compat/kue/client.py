@@ -18,7 +18,9 @@ from ...schema.job import Job, State
 from ...schema.native.keys import DEFAULT_PREFIX
 from ..client import LEASE, ForeignClient
 from .keys import WORDS
-from .live import PRIORITIES, KueLive, KueStats
+from .live import KueLive
+from .options import PRIORITIES
+from .replies import KueStats
 
 
 class KueClient(ForeignClient[KueLive]):

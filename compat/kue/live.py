@@ -12,52 +12,29 @@ what all scripts share. Called by ``family.py``, ``client.py`` and the transport
 
 from __future__ import annotations
 
-import math
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from attrs import frozen
-
 from ...schema.connection.call import Argument, Call
-from ...schema.errors import KeyspaceRefused, MalformedValue, UsageError
+from ...schema.errors import KeyspaceRefused, UsageError
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignFamily, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
-from ...schema.text import is_json, is_unicode, load_json_fast, show, to_bytes, to_text
+from ...schema.text import is_json, is_unicode, show, to_bytes, to_text
 from .. import side
-from ..numbers import number_text, parse_int, parse_number
+from . import replies
 from .keys import Era
-from .record import Record, canonical
+from .options import hash_fields, is_truthy, percent, priority_text
 
 T = TypeVar("T")
-
-PRIORITIES: Mapping[str, int] = {"low": 10, "normal": 0, "medium": -5, "high": -10, "critical": -15}
-"""kue's names for priorities; the lowest number runs first."""
-
-OPTIONS = ("attempts", "backoff", "ttl", "removeOnComplete")
-"""What ``put`` takes as options of a job."""
-
-
-@frozen
-class KueStats:
-    """How many jobs have which state, and how long all completed ones have run."""
-
-    waiting: int
-    scheduled: int
-    active: int
-    completed: int
-    failed: int
-    work_time_ms: int
-    queues: tuple[str, ...]
-    """All that ever had a job."""
 
 
 class KueLive(ForeignFamily):
@@ -133,11 +110,11 @@ class KueLive(ForeignFamily):
             raise UsageError("the payload of a kue job is JSON")
         if job.delay_ms < 0:
             raise UsageError("a delay is a number of ms, 0 for none")
-        fields = _options(job.options)
+        fields = hash_fields(job.options)
         attempts = fields.pop("max_attempts", b"")
         args: list[Argument] = [
             job.publication or "",
-            _priority(job.priority),
+            priority_text(job.priority),
             job.delay_ms,
             attempts,
             job.payload,
@@ -173,7 +150,7 @@ class KueLive(ForeignFamily):
             f"kue:{_host()}:{os.getpid()}",
             *chosen,
         ]
-        return self._call("take", queue, now, args, lambda reply: _taken(queue, reply))
+        return self._call("take", queue, now, args, lambda reply: replies.taken(queue, reply))
 
     def complete(
         self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
@@ -181,7 +158,7 @@ class KueLive(ForeignFamily):
         args: list[Argument] = [consumer]
         for job_id, result in results:
             args += (job_id, result or b"", int(is_truthy(result)))
-        return self._call("complete", queue, now, args, _outcomes)
+        return self._call("complete", queue, now, args, replies.outcomes)
 
     def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
         return self._fail(queue, consumer, job_id, failure, None, None, None, now)
@@ -213,7 +190,7 @@ class KueLive(ForeignFamily):
     ) -> Call[Outcome]:
         texts = to_bytes(failure.message), to_bytes(failure.text)
         args = (consumer, job_id, *texts, int(failure.is_final), optional(delay_ms), payload or b"", extra or b"")
-        return self._call("fail", queue, now, args, _outcome)
+        return self._call("fail", queue, now, args, replies.outcome)
 
     def progress(
         self,
@@ -249,7 +226,7 @@ class KueLive(ForeignFamily):
     # Queues
 
     def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        return self._call("size", queue, now, (), _size)
+        return self._call("size", queue, now, (), replies.size)
 
     def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
         return self._call("purge", queue, now, (min(limit, MAX_PER_CALL),), results.purged)
@@ -273,15 +250,15 @@ class KueLive(ForeignFamily):
 
     def jobs(self, ids: Sequence[str]) -> Call[tuple[Job, ...]]:
         """Those of these jobs that there are, up to MAX_PER_CALL."""
-        return self._call("jobs", None, None, ("ids", *ids), _jobs)
+        return self._call("jobs", None, None, ("ids", *ids), replies.jobs)
 
     def listed(self, state: str, queue: str | None = None, first: int = 0, n: int = MAX_PER_CALL) -> Call[tuple[Job, ...]]:
         """Jobs of a state, in kue's words, as kue lists them: ``n`` of them from the ``first`` on. None: of all queues."""
-        return self._call("jobs", None, None, (state, to_bytes(queue or ""), first, n), _jobs)
+        return self._call("jobs", None, None, (state, to_bytes(queue or ""), first, n), replies.jobs)
 
-    def stats(self) -> Call[KueStats]:
+    def stats(self) -> Call[replies.KueStats]:
         """kue's own statistics."""
-        return self._call("stats", None, None, (), _stats)
+        return self._call("stats", None, None, (), replies.stats)
 
     # kue's clockwork
 
@@ -292,154 +269,6 @@ class KueLive(ForeignFamily):
         return (self._keys[1] + b"jobs:" + to_bytes(queue) + b":inactive",)
 
 
-# What the scripts get
-
-
 @cache
 def _host() -> str:
     return socket.gethostname()
-
-
-def _priority(priority: float | None) -> bytes:
-    if priority is not None and not math.isfinite(priority):
-        raise UsageError("a kue priority is a finite number")
-    return number_text(priority or 0)
-
-
-def _options(options: Mapping[str, Any]) -> dict[str, bytes]:
-    """The hash fields that the options of a new job become."""
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise UsageError(f"kue has no option {unknown[0]!r}; known are: {', '.join(OPTIONS)}")
-    fields = {}
-    attempts, ttl, backoff = options.get("attempts"), options.get("ttl"), options.get("backoff")
-    if attempts is not None:
-        if not _is_number(attempts) or attempts < 1 or attempts != int(attempts):
-            raise UsageError("option 'attempts' must be a whole number above 0")
-        fields["max_attempts"] = b"%d" % attempts
-    if ttl:
-        if not _is_number(ttl) or ttl < 0:
-            raise UsageError("option 'ttl' must be a number of ms")
-        fields["ttl"] = number_text(ttl)
-    if options.get("removeOnComplete"):
-        fields["removeOnComplete"] = b"true"
-    if backoff:
-        fields["backoff"] = _backoff(backoff)
-    return fields
-
-
-def _backoff(backoff: Any) -> bytes:
-    if backoff is True:
-        return b"true"
-    if not isinstance(backoff, Mapping) or backoff.get("type") not in ("fixed", "exponential"):
-        raise UsageError("option 'backoff' must be true, or have the type fixed or exponential")
-    numbers = {name: backoff[name] for name in ("delay", "maxDelay") if backoff.get(name) is not None}
-    if set(backoff) - {"type", "delay", "maxDelay"} or not all(_is_number(each) and each >= 0 for each in numbers.values()):
-        raise UsageError("option 'backoff' has a type, a delay and a maxDelay, both numbers of ms, and nothing else")
-    parts = [b'"type":"%s"' % backoff["type"].encode()]
-    parts += [b'"%s":%s' % (name.encode(), number_text(each)) for name, each in numbers.items()]
-    return b"{%s}" % b",".join(parts)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def is_truthy(raw: bytes | None) -> bool:
-    """Whether a JSON text stands for something that JavaScript takes for true: kue keeps no other result."""
-    if raw is None or raw in (b"null", b"false", b"0", b'""', b""):
-        return False
-    number = parse_number(raw)
-    return number is None or number != 0
-
-
-def percent(current: float, total: float) -> int:
-    """How far a job is, as kue counts: whole percent, at most 100."""
-    try:
-        share = current * 100 / total
-    except (ZeroDivisionError, OverflowError):
-        return 0
-    return min(100, int(share)) if abs(share) < 2**31 else 0
-
-
-# What the scripts reply
-
-
-def _taken(queue: str, reply: Any) -> Taken:
-    now, next_event, unknown, *jobs = reply
-    deliveries = tuple(_delivery(queue, job) for job in jobs)
-    return Taken(True, int(now), int(next_event), deliveries, unknown=tuple(map(to_text, unknown)))
-
-
-def _delivery(queue: str, job: Any) -> ForeignDelivery:
-    job_id, raw_priority, lapses, data, extra, attempts, max_attempts, ttl = job
-    priority = int(parse_number(raw_priority) or 0)
-    limit = parse_number(ttl)
-    return ForeignDelivery(
-        to_text(job_id),
-        priority,
-        priority,
-        lapses + attempts + 1,
-        {},
-        queue=queue,
-        payload=data,
-        extra=extra if is_extra(extra) else None,
-        attempts=attempts,
-        max_attempts=parse_int(max_attempts),
-        time_limit_ms=None if limit is None else max(1, int(limit)),
-    )
-
-
-def is_extra(raw: bytes) -> bool:
-    """Whether a field ``ferryman`` is what Celery knows of a job, not what a migration left there (``compat/overflow.py``)."""
-    if not raw:
-        return False
-    try:
-        value = load_json_fast(raw)
-    except MalformedValue:
-        return False
-    return isinstance(value, dict) and "as_of" not in value
-
-
-def _outcome(reply: Any) -> Outcome:
-    outcome: Outcome = reply.decode()
-    return outcome
-
-
-def _outcomes(reply: Any) -> tuple[Outcome, ...]:
-    return tuple(map(_outcome, reply))
-
-
-def _jobs(reply: Any) -> tuple[Job, ...]:
-    return tuple(_job(*each) for each in reply)
-
-
-def _job(job_id: bytes, pairs: list[bytes], logs: list[bytes], score: bytes) -> Job:
-    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    scores = {"by_state": float(score)} if score else {}
-    return canonical(to_text(job_id), Record(fields, scores), tuple(logs))
-
-
-def _stats(reply: Any) -> KueStats:
-    waiting, scheduled, active, completed, failed, work_time, queues = reply
-    names = tuple(sorted(map(to_text, queues)))
-    return KueStats(waiting, scheduled, active, completed, failed, parse_int(work_time) or 0, names)
-
-
-def _size(reply: Any) -> Size:
-    now, waiting, due, delayed, active, complete, failed, consumers, next_due = map(int, reply)
-    return Size(
-        exists=True,
-        waiting=waiting + due,
-        due=due,
-        scheduled=delayed - due,
-        held=active,
-        dead=failed,
-        done=complete,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )
