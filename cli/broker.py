@@ -39,7 +39,10 @@ def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
     ``overrides`` go to redis-py's connections. Raises UsageError for the keyspace of another system.
     """
     if url.family != DEFAULT_FAMILY:
-        raise UsageError(f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed")
+        raise UsageError(
+            f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed, and tasks "
+            "are cancelled by app.control.revoke and ferryman.transport.revoke"
+        )
     with server_errors(url):
         link = LinkFactory(url).link(**overrides)
         try:

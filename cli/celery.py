@@ -28,5 +28,5 @@ def ferryman(context: click.Context, name: str, arguments: tuple[str, ...]) -> N
     with context.obj.app.connection_for_write() as connection:
         if not isinstance(connection.transport, Transport):
             raise click.UsageError(f"the broker of this app is no ferryman:// one: {connection.as_uri()}")
-        url = connection.as_uri(include_password=True)
+        url = connection.transport.session.settings.address.of_keyspace().url()
     sys.exit(main.main([name, url, *arguments], prog_name="ferryman", standalone_mode=False, obj=context.obj.app) or 0)

@@ -194,6 +194,12 @@ class Address:
         """The same snapshot file, whose checksum is not to be compared."""
         return evolve(self, options={**self.options, "checksum": False})
 
+    def of_keyspace(self) -> Address:
+        """The same keyspace, for who only reads it: without a broker's options, which mean nothing to other families."""
+        if self.family == DEFAULT_FAMILY:
+            return self
+        return evolve(self, options={name: value for name, value in self.options.items() if name in OF_CONNECTIONS})
+
     def display(self) -> str:
         """The URL for people: complete but for the password."""
         shown = evolve(self, options=_without_secrets(self.options))

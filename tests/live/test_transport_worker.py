@@ -14,7 +14,7 @@ from ..support.foreign_brokers import ForeignBroker
 from ..support.live_systems import SYSTEMS, side_keys
 from ..support.payload_tasks import QUEUE
 from ..support.proxy import proxy
-from ..support.workers import Ledger, worker
+from ..support.workers import Ledger, celery, worker
 
 APP = "tests.support.payload_tasks"
 
@@ -230,6 +230,17 @@ def test_queues_can_be_added_and_left_at_run_time(kue, tmp_path):
         ledger.wait_for("end", 2)
         assert app.control.inspect(["w1@test"], timeout=5).ping()
     assert (ledger.names("end"), kue.size("more").waiting) == ([1, 3], 1)
+
+
+def test_celerys_command_line_shows_and_purges_the_systems_queues(broker):
+    for n in range(3):
+        broker.put({"name": n}, QUEUE)
+    url = broker.url(lease=5, side_prefix="mine")
+    shown = celery(broker.server, "ferryman", "queues", "--format", "json", broker=url)
+    assert (shown.returncode, f'"{QUEUE}"' in shown.stdout) == (0, True), shown.stderr
+    purged = celery(broker.server, "purge", "-f", "-Q", QUEUE, broker=url)
+    assert "Purged 3 messages" in purged.stdout
+    assert broker.size(QUEUE).waiting == 0
 
 
 def test_a_task_that_is_longer_than_its_lease_runs_once(kue, tmp_path):
