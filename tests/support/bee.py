@@ -23,12 +23,12 @@ def exact(raw: bytes | str) -> Any:
 
 
 def keyspace(client: redis.Redis) -> dict[bytes, Any]:
-    """All keys of bee: type, value, and time to live in units of 10 s."""
+    """All keys of bee: type, value, and time to live in units of 20 s."""
     found = {}
     for key, entry in dump(client).items():
         if not key.startswith(SIDE):
             value = record(entry.value) if entry.redis_type == "hash" else entry.value
-            found[key] = (entry.redis_type, value, None if entry.ttl_ms is None else round(entry.ttl_ms / 10_000))
+            found[key] = (entry.redis_type, value, None if entry.ttl_ms is None else round(entry.ttl_ms / 20_000))
     return found
 
 
