@@ -22,7 +22,7 @@ import redis
 
 from ...schema.live import Failure, ForeignDelivery, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
-from ...schema.native.scripts.results import Removed
+from ...schema.native.scripts.results import Removed, Role
 from ..client import ForeignClient, as_failure, to_json
 from .answers import QlessJob, QueueCounts, RecurringJob, Statistics, Throttle, WorkerCounts
 from .commands import DEFAULTS, Listed, QlessCommands
@@ -119,6 +119,10 @@ class QlessClient(ForeignClient[QlessLive]):
         """Jobs of a queue in a state, in qless's order. ``complete``: of all queues."""
         ids = self.send(self.commands.listed(queue, state, first, n, now=now))
         return self.get_all(ids)
+
+    def cancel(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Removed | None:
+        """Cancels a job that nobody runs, and says where it was; None: there is none. Raises UsageError if others wait for it."""
+        return self.send(self.commands.cancel([job_id], queue=queue, only=only, now=now))[0]
 
     def cancel_all(self, ids: Sequence[str], *, now: int | None = None) -> tuple[Removed | None, ...]:
         """Cancels jobs, running ones as well, and says where each was. Jobs that wait for one of them must be among them."""

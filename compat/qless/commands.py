@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
-from ...schema.native.scripts.results import Removed
+from ...schema.native.scripts.results import Removed, Role
 from ...schema.text import to_bytes, to_text
 from . import answers
 from .answers import QlessJob, QueueCounts, RecurringJob, Statistics, Throttle, WorkerCounts
@@ -53,9 +53,14 @@ class QlessCommands:
             raise UsageError(f"state {state!r} must be one of {', '.join(get_args(Listed))}")
         return self.live.call("list", f"queue {queue!r}", now, (to_bytes(queue), state, first, n), _texts)
 
-    def cancel(self, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Removed | None, ...]]:
-        """Cancels jobs, running ones too, whose workers are told. Raises UsageError if others wait for one of them."""
-        return self.live.call("remove", "jobs", now, (b"", "any", *map(to_bytes, ids)), roles)
+    def cancel(
+        self, ids: Sequence[str], *, queue: str = "", only: Role | Literal["any"] | None = "any", now: int | None = None
+    ) -> Call[tuple[Removed | None, ...]]:
+        """Cancels jobs; those with ``only`` None but running ones, with ``any`` these too, whose workers are told.
+
+        Raises UsageError if others wait for one of them.
+        """
+        return self.live.call("remove", "jobs", now, (to_bytes(queue), only or "", "", *map(to_bytes, ids)), roles)
 
     def timeout(self, job_id: str, *, now: int | None = None) -> Call[bool]:
         """Takes a job from its worker."""

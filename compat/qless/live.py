@@ -277,8 +277,9 @@ class QlessLive(ForeignFamily):
         return self._of_queue("find", queue, now, (role, *map(to_bytes, pairs)), _found)
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
-        """Raises UsageError for a job for which others wait: they would wait for ever."""
-        return self._of_queue("remove", queue, now, (only or "", to_bytes(job_id)), lambda reply: roles(reply)[0])
+        """A job for which others wait can't be cancelled: it fails, in the group ``<queue>-revoked``, and they go on waiting."""
+        args = (only or "", "1", to_bytes(job_id))
+        return self._of_queue("remove", queue, now, args, lambda reply: roles(reply)[0])
 
     # The system's own clockwork
 

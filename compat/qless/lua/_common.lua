@@ -366,16 +366,21 @@ local function fail_exhausted(now, queue, id, throttles, failure)
   end
 end
 
--- A job that nobody can run: its record has no data.
-local function fail_damaged(now, queue, id)
-  local group, worker = queue .. '-damaged', ''
-  log_event(now, queue, id, 'failed', {worker = worker, group = group})
-  local failure = {group = group, message = 'The job has no data', when = math.floor(now), worker = worker}
+-- A job that nobody runs has failed: it can't be run, or is not to be.
+local function fail_unrun(now, queue, id, group, message)
+  local throttles = fields_of(id, 'throttles')
+  log_event(now, queue, id, 'failed', {worker = '', group = group})
+  local failure = {group = group, message = message, when = math.floor(now), worker = ''}
   call('HMSET', RECORD .. id, 'state', 'failed', 'worker', '', 'expires', '', 'failure', cjson.encode(failure))
   list_as_failed(group, id)
   add_to_counter(now, queue, 'failures', 1)
   add_to_counter(now, queue, 'failed', 1)
-  publish('log', {jid = id, event = 'failed', worker = worker, group = group, message = failure.message})
+  out_of(queue, id, 'work', 'scheduled', 'throttled')
+  if throttles then
+    release_throttles(now, id, throttles)
+  end
+  publish('log', {jid = id, event = 'failed', worker = '', group = group, message = message})
+  publish_if_tracked('failed', id)
 end
 
 -- Dependencies

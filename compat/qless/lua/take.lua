@@ -77,7 +77,7 @@ local function select_jobs(now, room)
     elseif not wants(id) then
       return 0
     elseif not data then
-      fail_damaged(now, queue, id)
+      fail_unrun(now, queue, id, queue .. '-damaged', 'The job has no data')
       append(away, id)
       return 0
     end

@@ -69,6 +69,8 @@ def test_dependencies_and_cancelling(ours: QlessClient) -> None:
     assert (found.state, found.dependencies, found.dependents) == ("depends", {"a"}, {"c"})
     with pytest.raises(UsageError, match="waits for job"):
         ours.cancel_all(["a"])
+    with pytest.raises(UsageError, match="waits for job"):
+        ours.cancel("mail", "a")
     assert ours.undepend("c")
     assert ours.cancel_all(["b", "a", "none"]) == ("blocked", "waiting", None)
     assert [job.id for job in ours.jobs("mail", "waiting")] == ["c"]

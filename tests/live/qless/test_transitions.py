@@ -16,6 +16,7 @@ from ferryman.schema.errors import PublishRefused, UsageError
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
 from ferryman.schema.native.scripts.results import Removed, Renewed, Role
 
+from ...support.dumps import findings
 from ...support.foreign_keys import everything, seen, side_keys
 
 NOW = 1_795_000_000_125
@@ -275,7 +276,7 @@ def test_the_end_of_a_job_that_is_another_ones_is_refused_and_writes_nothing(
     put(send, "j1")
     take(send)
     if meanwhile == "cancel":
-        send(LIVE.call("remove", "j1", NOW, ("", "any", "j1"), list))
+        send(LIVE.call("remove", "j1", NOW, ("", "any", "", "j1"), list))
     elif meanwhile == "move":
         put(send, "j1", queue="other")
     else:
@@ -383,18 +384,22 @@ def test_a_job_is_removed_wherever_it_stands_but_from_its_worker(
         assert not client.exists("ql:t:t", "ql:failures")
 
 
-def test_a_job_for_which_others_wait_is_neither_removed_nor_purged(client: redis.Redis, send: Any) -> None:
-    put(send, "first")
+def test_a_job_for_which_others_wait_fails_when_it_is_removed_and_is_not_purged(client: redis.Redis, send: Any) -> None:
+    put(send, "first", options={"tags": ["t"]})
     put(send, "second", options={"depends": ["first"]})
     put(send, "later", delay_ms=60_000)
     put(send, "third")
-    before = everything(client)
-    with pytest.raises(UsageError, match="'second' waits for job 'first'"):
-        send(LIVE.remove("mail", "first", now=NOW))
-    assert everything(client) == before
     purged = send(LIVE.purge("mail", now=NOW))
     assert (purged.jobs, purged.more) == (2, False)
     assert client.zrange("ql:q:mail-work", 0, -1) == [b"first"]
+    assert send(LIVE.remove("mail", "first", now=NOW)) == "waiting"
+    assert client.lrange("ql:f:mail-revoked", 0, -1) == [b"first"]
+    assert client.hget("ql:j:second", "state") == b"depends"
+    assert client.zrange("ql:t:t", 0, -1) == [b"first"]
+    before = everything(client)
+    assert send(LIVE.remove("mail", "first", now=NOW)) is None
+    assert everything(client) == before
+    assert findings(client, "qless", "ql", NOW) == []
 
 
 def test_a_purge_goes_on_in_chunks(send: Any) -> None:
