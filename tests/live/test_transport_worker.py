@@ -112,6 +112,17 @@ def test_so_it_is_on_other_pools(kue, tmp_path, pool):
     assert max(held) == concurrency
 
 
+def test_a_pool_that_grows_by_need_grows_for_jobs_that_wait(kue, tmp_path):
+    ledger = Ledger(kue.server)
+    for n in range(8):
+        kue.put({"name": n, "seconds": 0.5}, QUEUE)
+    with most_held(kue) as held, running(kue, tmp_path, options=("--autoscale=4,1",)):
+        ledger.wait_for("end", 8)
+        wait_until_empty(kue)
+    assert sorted(ledger.names("start")) == list(range(8))
+    assert 2 <= max(held) <= 4
+
+
 def test_a_job_whose_task_nobody_here_knows_stays_for_others_and_one_warning_names_it(kue, tmp_path):
     for n in range(3):
         kue.put({"name": n}, "audit")

@@ -35,9 +35,10 @@ class ConsumingWorker:
 
     @property
     def limit(self) -> int:
-        """How many tasks can run at once, as ``worker_disable_prefetch`` counts."""
+        """How many tasks can run at once. A pool that grows by need (``--autoscale``) gets one more, for which it grows."""
         controller, pool = getattr(self.consumer, "controller", None), self.consumer.pool
-        return int(getattr(controller, "max_concurrency", None) or getattr(pool, "num_processes", None) or 1)
+        processes = int(getattr(pool, "num_processes", None) or 1)
+        return min(processes + 1, int(getattr(controller, "max_concurrency", None) or processes))
 
     def free(self, held: int, pending: int) -> int:
         """How many more tasks could begin at once. ``held``: jobs that the channel has; ``pending``: not handed out yet."""

@@ -37,6 +37,8 @@ NOT_KEPT = frozenset({HEADER, DELAY, "eta", "x-delivery-count", "compression"})
 """Headers that a job does not keep: each delivery gets them anew, or they have done their work."""
 REPR_LENGTH = 1024
 """Characters of arguments that logs and monitors see, as Celery's own."""
+LARGE = 64 << 10
+"""Bytes of a payload that is not shown at all."""
 
 _warned: set[str] = set()
 
@@ -207,8 +209,7 @@ class JobMessages:
                 "group": None,
                 "expires": None,
                 "shadow": None,
-                "argsrepr": _repr(tuple(args)),
-                "kwargsrepr": _repr(kwargs),
+                **({} if "argsrepr" in headers else _reprs(job, args, kwargs)),
                 "origin": self.family.name,
                 "ignore_result": False,
                 **headers,
@@ -344,6 +345,13 @@ def _dump(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=encode_kombu_type).encode("ascii")
     except (TypeError, ValueError) as error:
         raise UsageError(f"the message is no plain JSON data: {error}") from error
+
+
+def _reprs(job: ForeignDelivery, args: list[Any], kwargs: dict[str, Any]) -> dict[str, str]:
+    """What logs and monitors see of the arguments."""
+    if len(job.payload) > LARGE:
+        return {"argsrepr": f"(<{len(job.payload)} bytes>,)", "kwargsrepr": "{}"}
+    return {"argsrepr": _repr(tuple(args)), "kwargsrepr": _repr(kwargs)}
 
 
 def _repr(value: Any) -> str:
