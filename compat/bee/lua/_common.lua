@@ -313,8 +313,12 @@ local function expire_locks(now, queue, limit)
       unlock(queue, id, worker)
     else
       local waits = BEE .. 'str:lock-waits:' .. worker .. ':' .. id
-      local count = attempt('INCR', waits) or WAITS + 1
-      attempt('EXPIRE', waits, WAITS_REMEMBERED)
+      local count = attempt('INCR', waits)
+      if not count then -- it is no number: begin anew
+        call('SET', waits, 1)
+        count = 1
+      end
+      call('EXPIRE', waits, WAITS_REMEMBERED)
       if count <= WAITS then
         call('ZADD', locks, now + LOCK, id)
       else

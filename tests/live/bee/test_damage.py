@@ -6,7 +6,7 @@ import json
 
 from ferryman.schema.live import ForeignDelivery
 
-from .served import ANN, Keyspace, T
+from .served import ANN, BOB, Keyspace, T
 
 
 def test_damaged_jobs_are_in_nobodys_way(bee: Keyspace) -> None:
@@ -60,6 +60,16 @@ def test_what_stands_in_the_way_of_bees_clock_is_swept_aside(bee: Keyspace) -> N
     assert bee.field("a", "status") == "expired"
     assert {bee.client.exists(f"bee:ss:{role}:mail") for role in ("locks", "expires", "delayed", "queue")} == {0}
     assert bee.field("odd", "status") == "canceled"
+
+
+def test_a_counter_of_lapses_that_is_no_number_begins_anew(bee: Keyspace) -> None:
+    bee.put("a")
+    bee.ids()
+    bee.client.set("bee:str:lock-waits:web-1:2:ann:mail:a", "x")
+    for number in range(1, 4):
+        bee.take(BOB, 0, now=T + number * 45_000)
+        assert bee.client.get("bee:str:lock-waits:web-1:2:ann:mail:a") == b"%d" % number
+    assert bee.ids(BOB, now=T + 180_000) == ["a"]
 
 
 def test_a_list_of_equal_jobs_that_is_headed_by_a_dead_one_swallows_nobody(bee: Keyspace) -> None:
