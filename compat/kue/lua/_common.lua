@@ -145,10 +145,18 @@ local function read(id)
   return job
 end
 
+-- A number that stands in a text, as Redis takes it for a score: as kue has written it, if it is one of the plain ones; nil for none.
+local function score_text(text)
+  local number = tonumber(text)
+  if not number or not (math.abs(number) < 1e300) then
+    return nil
+  end
+  return #text <= 100 and string.find(text, '^%-?%d+%.?%d*$') and text or number_text(number)
+end
+
 -- A job's priority as a score; the text of kue, if it is a number.
 local function priority_of(job)
-  local number = tonumber(job.priority)
-  return number and number == number and job.priority or '0'
+  return score_text(job.priority) or '0'
 end
 
 local function ttl_of(job)
@@ -298,7 +306,8 @@ local function delay_job(job, now, delay)
   end
   if era() >= V0_9 then
     local last = tonumber(job.delay)
-    score = last and last > 0 and number_text(now + math.floor(last)) or job.promote_at or job.created_at or number_text(now)
+    score = last and last > 0 and last < 1e300 and number_text(now + math.floor(last))
+    score = score or score_text(job.promote_at) or score_text(job.created_at) or number_text(now)
     call('HSET', job_key(job.id), 'promote_at', score)
   end
   enter(job, 'delayed', now, score)
