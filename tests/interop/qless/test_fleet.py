@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import redis
 from attrs import define, field
+from celery import Celery
 from ferryman.compat.qless.client import QlessClient
 from ferryman.compat.qless.live import Core
 from ferryman.schema.live import ForeignDelivery
@@ -26,6 +27,7 @@ from ...support.dumps import findings
 from ...support.foreign_keys import side_keys
 from ...support.pypi import folder_of
 from ...support.servers import Server
+from ...support.workers import worker
 from .cores import PACKAGES, Original
 from .worker_process import QUEUES
 
@@ -264,3 +266,34 @@ def test_a_job_that_the_original_cancels_or_times_out_while_we_run_it_is_lost_to
             assert not ours.heartbeat(job)
     assert not client.exists("ql:j:cancelled")
     assert client.hget("ql:j:timed out", "state") == b"stalled"
+
+
+@pytest.mark.parametrize("core", PACKAGES)
+def test_celery_and_workers_of_the_original_run_each_others_jobs(
+    server: Server, client: redis.Redis, core: Core, tmp_path: Path
+) -> None:
+    number = 40
+    jobs = some_jobs(number)
+    for job in jobs:
+        job["data"]["next"] = ""
+    broker = server.url(family="qless", core=core)
+    options = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    fleet = worker(
+        server, tmp_path, app="tests.interop.qless.app", pool="threads", options=options, queues=",".join(QUEUES), broker=broker
+    )
+    with fleet, originals(server, core, 1), Celery(broker=broker, set_as_current=False) as publisher:
+        for job in jobs[::2]:
+            put_theirs(Original(client, core), job)
+        sent = [publisher.send_task(KLASS, [job["data"]], queue=job["queue"]).id for job in jobs[1::2]]
+        awaited(lambda: over(client) == number)
+    with server.client(1) as ledger:
+        done = Counter(map(int, ledger.lrange("done", 0, -1)))
+        assert 0 < int(ledger.get("ours") or 0) < sum(done.values()), "both have worked"
+    assert done == {job["data"]["n"]: 1 for job in jobs if job["data"]["do"] != "raise"}
+    with QlessClient(client, core=core, consumer="reader") as ours:
+        for task_id, job in zip(sent, jobs[1::2], strict=True):
+            found = ours.get(task_id)
+            assert found is not None
+            assert (found.klass, json.loads(found.data)) == (KLASS, job["data"])
+            assert found.state == ("failed" if job["data"]["do"] == "raise" else "complete")
+        assert ours.failed_groups().keys() == {f"{queue}-LookupError" for queue in QUEUES}
