@@ -266,7 +266,10 @@ def test_a_retry_of_a_job_that_is_anothers_by_now_makes_no_ghost(story, queue):
     story.put(attempts=3)
     job = story.take()
     assert story.run(job).outcome == "lost"
-    assert story.keyspace() == before
+    # That the queue has been declared is no ghost.
+    assert {key: entry for key, entry in story.keyspace().items() if not key.startswith(b"_kombu.binding")} == {
+        key: entry for key, entry in before.items() if not key.startswith(b"_kombu.binding")
+    }
 
 
 def test_a_retry_in_another_queue_is_a_new_job_there_and_ends_the_old_one(story):
