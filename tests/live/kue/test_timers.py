@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import redis
 from ferryman.schema.native.scripts.results import Renewed
 
 from ...support.dumps import changes, dump
@@ -160,3 +162,27 @@ def test_timers_ask_to_be_sent_again_while_there_is_more(world: World) -> None:
     pipeline.execute()
     assert [tick(world, NOW) for _ in range(3)] == [1, 0, 0]
     assert world.client.llen("q:mail:jobs") == 1101
+
+
+@pytest.mark.parametrize(
+    ("sign", "due"),
+    [
+        ({"max_attempts": "1"}, {"1", "3"}),
+        ({}, {"1", "4"}),
+    ],
+    ids=["0.8 counts from the last failure", "0.6 counts from the creation"],
+)
+def test_up_to_0_8_a_delay_counts_from_what_the_record_says(client: redis.Redis, sign: dict[str, str], due: set[str]) -> None:
+    """There the index says nothing of it."""
+    long_ago, soon = {"created_at": NOW - 900, "delay": 500}, {"created_at": NOW - 900, "delay": 901}
+    jobs = [long_ago, soon, {**soon, "failed_at": NOW - 901}, {**long_ago, "failed_at": NOW - 100}]
+    for number, times in enumerate(jobs, 1):
+        client.hset(f"q:job:{number}", mapping={"type": "mail", "priority": 7, "state": "delayed", "data": "1", **sign, **times})
+        client.sadd("q:job:types", "mail")
+        for index in ("q:jobs", "q:jobs:delayed", "q:jobs:mail:delayed"):
+            client.zadd(index, {str(number): 7})
+    tick(World(client), NOW)
+    keys = dump(client)
+    assert keys["q:jobs:mail:inactive"] == keys["q:jobs:inactive"] == dict.fromkeys(due, 7.0)
+    assert len(keys["q:mail:jobs"]) == len(due)
+    assert "promote_at" not in keys["q:job:1"]
