@@ -26,7 +26,7 @@ from ferryman.schema.live import ForeignDelivery
 from ...support.dumps import findings
 from ...support.foreign_keys import side_keys
 from ...support.pypi import folder_of
-from ...support.servers import Server
+from ...support.servers import Server, installed_servers
 from ...support.workers import worker
 from .cores import PACKAGES, Original
 from .worker_process import QUEUES
@@ -36,6 +36,19 @@ SECONDS = 20.0
 
 LEFT_BY_QLESS = {"QLESS-14", "QLESS-20", "QLESS-31"}
 """Findings in keyspaces of qless itself in daily use: tags counted wrongly, grace that stays."""
+
+
+@pytest.fixture(scope="module")
+def fleet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all fleets: the stories have been told on each kind."""
+    with installed_servers()[-1].start(tmp_path_factory.mktemp("fleet")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(fleet_server: Server) -> Server:
+    fleet_server.client().flushall()
+    return fleet_server
 
 
 def awaited(look: Callable[[], Any]) -> None:
