@@ -17,7 +17,7 @@ import redis
 from ...schema.job import Job, State
 from ...schema.native.keys import DEFAULT_PREFIX
 from ..client import LEASE, ForeignClient
-from .keys import WORDS
+from .keys import WORDS, era_of
 from .live import KueLive
 from .options import PRIORITIES
 from .replies import KueStats
@@ -28,6 +28,7 @@ class KueClient(ForeignClient[KueLive]):
 
     ``put`` takes kue's options: ``attempts``, ``backoff``, ``ttl`` (ms), ``removeOnComplete``; ``priority`` may be one of kue's
     names. ``take`` gives jobs in kue's order. Someone must call ``run_timers`` every second if no process of kue does.
+    ``version``: that of kue, for a keyspace without a job, if it is older than 0.10.3.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class KueClient(ForeignClient[KueLive]):
         lease_ms: int = LEASE,
         delivery_limit: int = 5,
         side_prefix: str = DEFAULT_PREFIX,
+        version: str | None = None,
     ) -> None:
-        live = KueLive(prefix, side_prefix)
+        live = KueLive(prefix, side_prefix, era=None if version is None else era_of(version))
         super().__init__(live, server, consumer=consumer, lease_ms=lease_ms, delivery_limit=delivery_limit)
 
     def put(self, queue: str, payload: Any = None, *, priority: float | str | None = None, **options: Any) -> str:

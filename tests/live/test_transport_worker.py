@@ -141,10 +141,11 @@ def test_a_job_whose_task_nobody_here_knows_stays_for_others_and_one_warning_nam
     assert len([line for line in said if "'audit'" in line]) == 1
 
 
-@pytest.mark.parametrize("late", [0, 1])
-def test_a_warm_shutdown_ends_what_runs_and_leaves_all_else_waiting(broker, tmp_path, late):
-    if late and broker.system.family != "kue":
-        pytest.skip("acks say nothing to any system")
+@pytest.mark.parametrize(
+    ("system", "late"), [*((system, 0) for system in SYSTEMS), *((system, 1) for system in SYSTEMS if system.family == "kue")]
+)
+def test_a_warm_shutdown_ends_what_runs_and_leaves_all_else_waiting(server, tmp_path, system, late):
+    broker = ForeignBroker(system, server)
     ledger = Ledger(broker.server)
     with running(broker, tmp_path, concurrency=2, late=late) as celery_worker:
         for n in range(5):

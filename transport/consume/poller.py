@@ -375,11 +375,18 @@ class Poller:
         """Seconds until a quiet queue should be polled in any case."""
         now = time.monotonic()
         times = [max(0.0, watch.next_poll - now) for watch in self._watches.values() if not watch.hot]
-        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels) or any(
-            watch.hot and type(queue) is ForeignQueue for queue, watch in self._watches.items()
+        if self._waits_for_a_process() or any(
+            channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels
         ):
             times.append(BUSY_INTERVAL)
         return min([*times, self._wakeups.poll_interval, self._dead_letters.seconds_left])
+
+    def _waits_for_a_process(self) -> bool:
+        """Whether a worker has no process free for another system's jobs: nothing says when one is."""
+        return self._foreign_wakeups is not None and any(
+            watch.hot and type(queue) is ForeignQueue and any(consumer.worker for _, consumer in self._consumers_of(queue))
+            for queue, watch in self._watches.items()
+        )
 
     def _receive(self) -> None:
         """Reads what has arrived on the waiting connections. Raises connection errors."""
