@@ -53,10 +53,6 @@ class ForeignBroker:
         with self.server.client() as client:
             return run(client, self.system.live.size(queue))
 
-    def call(self, value: Any) -> Any:
-        """What a task gets for a job whose payload is this value, as far as it is the value's own."""
-        return value
-
 
 def message(queue: str, value: Any) -> dict[str, Any]:
     """A Celery task as kombu's redis:// has it."""
