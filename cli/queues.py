@@ -44,7 +44,8 @@ def command(url: Address, scan: bool, engine: Engine, now_ms: int | None, output
     ferryman keyspace are its dead letters.
 
     The numbers of ferryman's own queues and of kue come from their indexes, in a few commands a queue. Other systems have no
-    index for some state, so every job is read.
+    index for some state, so every job is read. From indexes, a job whose time has come counts under no priority until a worker
+    looks; --scan reads its priority.
 
     \b
     Example:

@@ -126,6 +126,8 @@ def test_a_task_whose_countdown_is_over_waits_though_no_worker_looks(server):
     (page,) = asyncio.run(QueueLengths(server.url(), {}, None).queues(["celery"]))
     assert (page["messages"], page["messages_ready"], page["messages_unacknowledged"]) == (3, 2, 0)
     (line,) = ferryman("queues", server.url(), "--format", "json").lines()
+    assert (line["waiting"], line["scheduled"], line["priorities"]) == (2, 1, {"": 1, "0": 1})  # as of metrics: not read
+    (line,) = ferryman("queues", server.url(), "--scan", "--format", "json").lines()
     assert (line["waiting"], line["scheduled"], line["priorities"]) == (2, 1, {"0": 2})
     measured = samples(ferryman("metrics", server.url()).stdout)
     assert measured["ferryman_queue_waiting", "celery"] == measured["ferryman_queue_backlog", "celery"] == 2
