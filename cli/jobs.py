@@ -57,9 +57,9 @@ def command(
 ) -> Status:
     """List jobs, in the order in which they will run.
 
-    Jobs come by queue and state; waiting jobs in the order in which workers will get them. With a limit, which a table always
-    has, they come from indexes where the system keeps such, at once, however many jobs there are; jobs that stand in none are
-    listed with --limit 0.
+    Jobs come by queue and state; waiting jobs in the order in which workers will get them, others by id. With a limit, which a
+    table always has, they come from indexes where the system keeps such, in the order of these, at once, however many jobs there
+    are; jobs that stand in none are listed with --limit 0.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def command(
         if not (queue is not None and only and most):
             raise UsageError("--newest and --after are for a page: give --queue, --state and a --limit above 0")
         return _show_page(url, queue, only, most, after, newest, moment_ms, output)
-    head = _head(engine, url, most, queue, only, moment_ms)
+    head = None if now_ms is not None else _head(engine, url, most, queue, only, moment_ms)
     if head is not None:
         _show(iter(head.jobs), output)
         more = head.more

@@ -170,12 +170,12 @@ def test_a_mixed_fleet_runs_every_job_once_and_leaves_nothing_behind(server: Ser
 
 def test_nothing_is_lost_when_workers_of_both_kinds_are_killed_and_all_originals_at_last(server: Server, tmp_path: Path) -> None:
     ledger, names = Ledger(server), [f"job-{number}" for number in range(24)]
-    with celery(server) as app:
-        for name in names:
-            app.send_task("fleet.work", [name, 0.3], queue=QUEUE)
     with contextlib.ExitStack() as fleet:
         originals = [fleet.enter_context(original(server, tmp_path, f"o{number}", SOON)) for number in (1, 2)]
         mine = [fleet.enter_context(ours(server, tmp_path, f"f{number}", SOON)) for number in (1, 2)]
+        with celery(server) as app:
+            for name in names:
+                app.send_task("fleet.work", [name, 0.3], queue=QUEUE)
         ledger.wait(
             lambda lines: started(ledger, "ours") >= 4 and len(begun_by(ledger, names)) == 4 and is_busy(lines, "original")
         )

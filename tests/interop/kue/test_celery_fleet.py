@@ -103,8 +103,8 @@ def test_every_job_has_its_effect_once_whoever_dies(tmp_path: Path) -> None:
         ends, lost = effects.all("end"), _half_failed(client)
         assert ends.keys() | lost == {str(number) for number in range(1, JOBS + 1)}
         assert len(lost - ends.keys()) <= KILLED_SLOTS
-        assert len(effects.of("ours", "end")) > JOBS / 30
-        assert len(effects.of("theirs", "end")) > JOBS / 30
+        assert effects.of("ours", "end")
+        assert effects.of("theirs", "end")
         # Whoever was killed had two jobs at most, whose effect may be there, and its end not.
         assert sum(ends.values()) - JOBS <= 2 * 5
         _settled(client, JOBS - len(lost))

@@ -95,7 +95,7 @@ def test_each_event_of_ours_is_one_that_they_would_send(kue: Kue, ours: KueClien
                 if version == "0.9.6":
                     awaited(lambda: client.hget("q:job:2", "attempts"))
                 kue.call("counts")
-                theirs = heard(client, listener)
+                theirs = [event for event in heard(client, listener) if b'"first"' not in event]  # that tells the version
             else:
                 job = take(ours, f"at {number}")
                 ours.progress(job, 1, 2)
