@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 
 import pytest
@@ -25,6 +26,7 @@ def app(server):
     with made:
         yield made
     made.close()
+    gc.collect()  # a result that dies after its server tries for 20 s to say so, in whichever test it is then
 
 
 @contextlib.contextmanager
