@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
+from ..operations.numbers import Found, Numbers, is_brief, look
 from ..schema.connection.address import Address
 from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.job import State
-from .numbers import Found, Numbers, is_brief, look
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status

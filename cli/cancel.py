@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from ..operations.broker import open_broker
 from ..schema.connection.address import Address
 from ..schema.native.scripts.results import Task
 from ..transport.celery.revoked_tasks import report_revoked
 from ..transport.publish.revocation import removals
-from .broker import open_broker
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status

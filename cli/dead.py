@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import click
 from attrs import define, evolve, frozen
 
+from ..operations.broker import Broker, open_broker
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.job import Job
 from ..schema.native.record import Stored, canonical
 from ..schema.native.scripts.results import DeadLetter
 from ..schema.text import to_text
-from .broker import Broker, open_broker
 from .jobs import job_json, time_text
 from .options import address_argument, output_option
 from .output import Output

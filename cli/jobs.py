@@ -1,6 +1,6 @@
 """``ferryman jobs``: lists the jobs of any keyspace as canonical jobs. Only reads.
 
-A limited listing comes from indexes where the family has them (``migrations/pages.py``); any other reads every job.
+A limited listing comes from indexes where the family has them (``operations/pages.py``); any other reads every job.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from ..migrations import pages
 from ..migrations.engine import Engine
 from ..migrations.local import LocalEngine
+from ..operations import pages
 from ..schema.connection.address import Address
 from ..schema.connection.permission import is_forbidden
 from ..schema.errors import ServerError, UsageError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..operations.numbers import is_brief
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
-from .numbers import is_brief
 from .options import address_argument, checksum_option
 from .status import Status
 

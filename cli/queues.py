@@ -1,6 +1,6 @@
 """``ferryman queues``: the numbers of every queue of a keyspace. Only reads.
 
-They come from indexes and counters where these tell everything (``numbers.py``); otherwise every job is read.
+They come from indexes and counters where these tell everything (`operations/numbers.py`); otherwise every job is read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import click
 from ..migrations.engine import Engine
 from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
+from ..operations.numbers import is_brief, look
 from ..schema.connection.address import Address
 from ..schema.connection.permission import is_forbidden
 from ..schema.errors import ServerError
 from ..schema.job import State
 from .engines import engine_options
-from .numbers import is_brief, look
 from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .status import Status

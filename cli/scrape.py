@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..operations.numbers import Found, Numbers, look_with_unroutable
 from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
-from .numbers import Found, Numbers, look_with_unroutable
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {

@@ -27,6 +27,7 @@ from .prefilter import Prefilter
 from .rule import Finding, Rule, check_job
 from .sampling import UNSHARDED, Shard
 from .state_index import StateIndexQuery
+from .steering import Steering
 from .text import to_bytes
 from .totals import Totals
 from .waits import WaitsQuery
@@ -261,6 +262,10 @@ class KeyFamily(ABC):
 
         Raises UsageError for a prefix that the system can't have.
         """
+        return None
+
+    def steering(self, prefix: str) -> Steering | None:
+        """What an operator can do to the keyspace's queues and jobs; None where there is nothing."""
         return None
 
     def has_hash_tags(self, prefix: str) -> bool:

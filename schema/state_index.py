@@ -1,6 +1,6 @@
 """State indexes: the keys in which the jobs of a queue that are in one state stand in order, so that a page of them can be read.
 
-Told by ``KeyFamily.state_indexes``, read by ``migrations/pages.py``. Plain values.
+Told by ``KeyFamily.state_indexes``, read by ``operations/pages.py``. Plain values.
 """
 
 from __future__ import annotations

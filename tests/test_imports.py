@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("schema", "compat", "transport", "migrations", "spark", "cli", "testing")
+PARTS = ("schema", "compat", "transport", "migrations", "spark", "operations", "cli", "testing")
 
 
 def modules() -> dict[str, Path]:

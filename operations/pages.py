@@ -12,6 +12,10 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from ..migrations.atomic_read import AtomicReader, open_reader
+from ..migrations.counting import SERVERS, answer, count
+from ..migrations.probes import clock_ms
+from ..migrations.subjects import SubjectBuilder
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline, pairs
@@ -22,10 +26,6 @@ from ..schema.job import Job, State
 from ..schema.key_refs import KeyRef
 from ..schema.state_index import StateIndex
 from ..schema.totals import Totals
-from .atomic_read import AtomicReader, open_reader
-from .counting import SERVERS, answer, count
-from .probes import clock_ms
-from .subjects import SubjectBuilder
 
 SLICE = 500
 """Most items of an index that are looked at in one round."""

@@ -1,4 +1,4 @@
-"""Numbers: how many jobs the queues of a keyspace have, from one look at it. For ``ferryman metrics`` and ``backlog``.
+"""Numbers: how many jobs the queues of a keyspace have, from one look at it. For ``metrics``, ``backlog`` and ``queues``.
 
 Ferryman's own queues are asked by one script each, other families by the lengths of their indexes: a few commands a queue,
 however many jobs there are. Only reads. Where a family's indexes don't tell, every job is read, as ``ferryman queues`` does.
@@ -13,12 +13,12 @@ from attrs import field, frozen
 from ..migrations.counting import count, is_countable
 from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
+from ..migrations.source import open_source
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
 from ..schema.native.scripts.exchange import Exchanges
 from ..schema.native.scripts.results import Size
 from .broker import Broker, open_broker
-from .options import moment
 
 CHUNK = 500
 """Queues that are asked in one round trip."""
@@ -76,7 +76,9 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
     Raises ServerError naming the address, UsageError for one that can't be read.
     """
     if not is_brief(address):
-        statuses = LocalEngine().queues(address, moment(address, None))
+        with open_source(address) as source:
+            now_ms = source.clock_ms()
+        statuses = LocalEngine().queues(address, now_ms)
     elif address.family == DEFAULT_FAMILY:
         with open_broker(address, **_patience(address)) as broker:
             return _from_scripts(broker, chosen)

@@ -8,7 +8,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.pages import Cursor, page
+from ferryman.operations.pages import Cursor, page
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 from ferryman.schema.family import get_family
