@@ -1,4 +1,4 @@
-"""For tests of key families, this project's own and anybody's: ``families`` is the conformance suite."""
+"""For tests: of Celery apps with ``pytest_plugin``, which pytest finds by itself; of key families with ``families``, a suite."""
 
 import pytest
 
