@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "queues": "List queues with their numbers.",
     "backlog": "Print how many messages want a worker or have one, for autoscalers.",
     "metrics": "Show the numbers of queues as Prometheus metrics, once or by HTTP.",
+    "ui": "Serve a web page with queues, jobs, dead letters, consumers and findings; with --write, actions.",
     "dead": "List dead letters, put them back to their queues, or delete them.",
     "cancel": "Remove tasks that nobody has begun from their queues.",
     "generate": "Write a realistic keyspace of any system, sound or damaged, for tests and demos.",

@@ -1,0 +1,141 @@
+"""Render: templates, and the filters by which whatever stands in Redis becomes harmless, readable text.
+
+Jinja escapes HTML. Beside that, no expression of a template puts a character out that can't be seen: control characters, escape
+sequences of terminals, marks that turn the direction of writing and halves of letters stand as escapes (``schema/text.py``,
+``show``). Pure but for reading the templates. Called by ``view.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ...schema.errors import MalformedValue
+from ...schema.text import load_json, show, to_bytes
+
+LONGEST = 2_000
+"""Characters of one text that is no payload."""
+MOST_SHOWN = 64 << 10
+"""Bytes of a payload that a page shows."""
+MOST_PARSED = 256 << 10
+"""Longer JSON is shown as it is."""
+
+_INVISIBLE = re.compile(r"[^\n\t\x20-\x7e]")
+
+
+def visible(value: Any) -> Any:
+    """A value as an expression puts it out: text without what can't be seen, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, bytes | str):
+        return show(value, LONGEST)
+    return value
+
+
+def several_lines(text: str) -> Markup:
+    """Text of any length with its line ends, for ``<pre>``; all else that can't be seen as escapes."""
+    return escape(_INVISIBLE.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), text))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode()
+
+
+def number(value: float | None) -> str:
+    """A count with its thousands apart; a dash for one that is not known."""
+    if value is None:
+        return "–"
+    return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else f"{value:,.1f}"
+
+
+def moment(ms: int | None) -> Markup:
+    """A time in UTC; a number that is no date stays a number."""
+    if ms is None:
+        return Markup("–")
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return escape(str(ms))
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        f"{at:%Y-%m-%dT%H:%M:%S}Z", f"{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}", f"{at:%Y-%m-%d %H:%M:%S}"
+    )
+
+
+def age(ms: float | None) -> str:
+    """A length of time in its two largest units; a dash for one that is not known."""
+    if ms is None:
+        return "–"
+    if ms < 0:
+        return "0 s"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = int(ms // 1000)
+    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // smaller} {small_unit}"
+    return f"{ms / 1000:.1f} s" if ms < 10_000 else f"{seconds} s"
+
+
+def size(number_of_bytes: float | None) -> str:
+    """A number of bytes in a unit that leaves few digits."""
+    if number_of_bytes is None:
+        return "–"
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if number_of_bytes < 1024 or unit == "GB":
+            return f"{number_of_bytes:,.0f} {unit}" if unit == "bytes" else f"{number_of_bytes:,.1f} {unit}"
+        number_of_bytes /= 1024
+    raise AssertionError
+
+
+def pretty(raw: bytes) -> str | None:
+    """JSON with indentation; None for bytes that are none, or that are too long for it."""
+    if len(raw) > MOST_PARSED:
+        return None
+    try:
+        return json.dumps(load_json(raw), ensure_ascii=False, indent=2)
+    except (MalformedValue, RecursionError):
+        return None
+
+
+def as_text(raw: bytes, most: int = MOST_SHOWN) -> str:
+    """The beginning of any bytes as text; bytes that are no UTF-8 as escapes."""
+    return raw[:most].decode("utf-8", "backslashreplace")
+
+
+def cell(*names: str) -> str:
+    """The name of a cell that live numbers go to: letters and digits, whatever the names are."""
+    return blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=9).hexdigest()
+
+
+def link(path: str, parameters: Mapping[str, Any]) -> str:
+    """A path with a query, in which each name gives back exactly the bytes that it has in Redis."""
+    words = [f"{name}={quote(to_bytes(str(value)), safe='')}" for name, value in parameters.items() if value not in (None, "")]
+    return f"{path}?{'&'.join(words)}" if words else path
+
+
+@cache
+def environment() -> Environment:
+    """The templates, compiled when they are first used."""
+    found = Environment(
+        loader=PackageLoader("ferryman.cli.ui", "templates"),
+        autoescape=True,
+        finalize=visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    found.filters |= {"number": number, "moment": moment, "age": age, "size": size, "several_lines": several_lines}
+    found.globals |= {"cell": cell}
+    return found

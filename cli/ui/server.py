@@ -1,0 +1,37 @@
+"""Server: runs the web page on a socket that listens, until SIGINT or SIGTERM. Called by ``serve.py``; needs the extra ``ui``."""
+
+from __future__ import annotations
+
+import socket
+
+import click
+import uvicorn
+from attrs import evolve
+
+from .app import application
+from .settings import Settings
+
+GRACE_S = 2
+"""Seconds that open connections have at the end."""
+
+
+def serve(settings: Settings, listener: socket.socket) -> None:
+    """Returns when a signal ends it."""
+    host, port = listener.getsockname()[:2]
+    settings = evolve(settings, port=port)
+    app = application(settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # a line for each look would be all that the log had, and links name jobs
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan="off",
+    )
+    server = uvicorn.Server(config)
+    app.state.is_ending = lambda: server.should_exit
+    role = "operators may act" if settings.may_write else "read-only"
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"ferryman: {settings.address.display()} ({role}) at http://{shown}:{port}/", err=True)
+    server.run(sockets=[listener])
