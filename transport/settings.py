@@ -17,7 +17,6 @@ from ..schema.connection.address import ANY_FAMILY, DEFAULT_FAMILY, DEFAULT_PORT
 from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
-from ..schema.family import get_family
 from ..schema.live import ForeignFamily
 from ..schema.native.keys import DEFAULT_PREFIX, check_prefix
 from ..schema.native.scripts.queue_scripts import FETCH_BYTES
@@ -198,7 +197,8 @@ def _with_family(address: Address, given: dict[str, Any]) -> Address:
         elif name == DEFAULT_FAMILY:
             address = evolve(address, family=name, prefix=DEFAULT_PREFIX, settings=())
         else:
-            address = evolve(address, family=name, prefix=get_family(name).default_prefix, settings=())
+            address = evolve(address, family=name, prefix="", settings=())
+            address = evolve(address, prefix=address.key_family.default_prefix)
     if address.family == ANY_FAMILY:
         raise UsageError("a broker serves one keyspace: write which, as in family=kue&prefix=q")
     if address.family == DEFAULT_FAMILY:
@@ -207,7 +207,7 @@ def _with_family(address: Address, given: dict[str, Any]) -> Address:
     prefix = given.pop("prefix", given.pop("global_keyprefix", None))
     if prefix is not None:  # an empty one is some systems' own
         address = evolve(address, prefix=str(prefix))
-    own = get_family(address.family).parameters
+    own = address.key_family.parameters
     settings = dict(address.settings)
     for option in [option for option in given if option in own]:
         try:

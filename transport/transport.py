@@ -17,7 +17,7 @@ from kombu.transport.virtual import Management
 
 from ..schema.native.keys import wake
 from . import flower
-from .celery import foreign_request, scheduled_tasks
+from .celery import scheduled_tasks
 from .channel import Channel
 from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
@@ -59,6 +59,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         scheduled_tasks.install()
         self.session = Session.of(Settings.of(client))
         if self.session.settings.foreign is not None:
+            from .celery import foreign_request  # which a broker of ferryman's own queues need not wait for
+
             foreign_request.install()
         self.dead_letters = DeadLetters(self.session)
         self.channels: list[Channel] = []

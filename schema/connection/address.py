@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from attrs import evolve, field, frozen
 
 from ..errors import AddressError
-from ..family import KeyFamily, family_names, get_family
 from ..text import parse_flag
 from . import tls
 from .ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
+
+if TYPE_CHECKING:
+    from ..family import KeyFamily
 
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379
@@ -156,7 +158,7 @@ class Address:
     @property
     def key_family(self) -> KeyFamily:
         """The family, as the URL's parameters have it. Raises UnknownFamily."""
-        return get_family(self.family, self.settings)
+        return _family(self.family, self.settings)
 
     @classmethod
     def parse(cls, url: str, *, service: str | None = None, as_broker: bool = False) -> Address:
@@ -313,7 +315,7 @@ def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> A
         query.setdefault("prefix", without_braces(query.pop("global_keyprefix")))
     family = query.pop("family", DEFAULT_FAMILY)
     prefix = query.pop("prefix", _default_prefix(family))
-    own = {} if family in (DEFAULT_FAMILY, ANY_FAMILY) else get_family(family).parameters
+    own = {} if family in (DEFAULT_FAMILY, ANY_FAMILY) else _family(family).parameters
     has_all = family == DEFAULT_FAMILY or as_broker
     allowed = {name: OPTIONS[name] for name in OPTIONS if has_all or name in OF_CONNECTIONS} | dict(own)
     options: dict[str, Any] = {}
@@ -345,7 +347,9 @@ def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> A
 
 def _is_of_a_family(name: str) -> bool:
     """Whether any family has a parameter of this name."""
-    return any(name in get_family(family).parameters for family in family_names())
+    from ..family import family_names
+
+    return any(name in _family(family).parameters for family in family_names())
 
 
 def without_braces(prefix: str) -> str:
@@ -357,7 +361,7 @@ def _default_prefix(family: str) -> str:
     """Raises UnknownFamily. A broker URL loads no family: the native one's readers and rules are nothing a worker needs."""
     if family == ANY_FAMILY:
         return ""
-    return DEFAULT_FAMILY if family == DEFAULT_FAMILY else get_family(family).default_prefix
+    return DEFAULT_FAMILY if family == DEFAULT_FAMILY else _family(family).default_prefix
 
 
 def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,3 +372,10 @@ def _option_text(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _family(name: str, settings: tuple[tuple[str, Any], ...] = ()) -> KeyFamily:
+    # A broker of ferryman's own queues asks no family, and so need not wait until what it stands on is loaded.
+    from ..family import get_family
+
+    return get_family(name, settings)

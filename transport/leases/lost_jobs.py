@@ -11,7 +11,6 @@ import logging
 import time
 from typing import Protocol
 
-from ..celery.foreign_request import revoke_lost
 from ..connection.link import ServerLink
 from ..consume.qos import QoS
 from ..live.foreign_queue import ForeignQueue
@@ -76,6 +75,8 @@ class LostJobs:
         if now - self._missing.setdefault(tag, now) < GRACE:
             return
         if self._in_use.get(tag) is not None and tag in self.of_workers:
+            from ..celery.foreign_request import revoke_lost
+
             revoke_lost(self._consumer_id, str(queue), job_id)  # which settles it, once that has happened
             return
         if self._qos.pop(tag) is not None:
