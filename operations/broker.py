@@ -13,6 +13,7 @@ from attrs import frozen
 
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.connection.connect import server_errors
+from ..schema.connection.shared import current
 from ..schema.errors import UsageError
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from ..transport.connection.factory import LinkFactory
@@ -43,9 +44,11 @@ def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
             f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed, and tasks "
             "are cancelled by app.control.revoke and ferryman.transport.revoke"
         )
-    with server_errors(url):
-        link = LinkFactory(url).link(**overrides)
-        try:
-            yield Broker(link, QueueScripts(url.prefix))
-        finally:
-            link.close()
+
+    def make() -> ServerLink:
+        return LinkFactory(url).link(**overrides)
+
+    shared = current()
+    key = ("link", url.url(), *sorted(overrides.items()))
+    with server_errors(url), contextlib.closing(make()) if shared is None else shared.lent(key, make) as link:
+        yield Broker(link, QueueScripts(url.prefix))

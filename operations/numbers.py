@@ -84,7 +84,7 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
             return _from_scripts(broker, chosen)
     else:
         _, statuses = count(address, **_patience(address)) or (0, [])
-    return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
+    return {status.queue: of_status(status) for status in statuses if not chosen or status.queue in chosen}
 
 
 def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exception], dict[str, int]]:
@@ -135,6 +135,7 @@ def _of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
     return Numbers(states, waiting, ages, size.consumers, size.outbox, counters)
 
 
-def _of_status(status: QueueStatus) -> Numbers:
+def of_status(status: QueueStatus) -> Numbers:
+    """The numbers of a queue whose jobs somebody has read."""
     ages = {} if status.oldest_ms is None else {"": status.oldest_ms}
     return Numbers(status.states, status.priorities, ages, status.consumers)

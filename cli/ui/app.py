@@ -17,8 +17,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ...schema.connection.connect import server_errors
+from ...schema.connection.shared import sharing
 from ...schema.errors import FerrymanError
-from . import consumers, jobs, login, overview, queue, queues
+from . import audit, consumers, dead, jobs, login, migrations, overview, queue, queues
 from .failures import NotAllowed, failure
 from .guard import Guard, Sessions, Visitor
 from .live import Looks, streamed
@@ -43,6 +44,11 @@ def application(settings: Settings) -> Starlette:
         Route("/queue", shown(queue.page)),
         Route("/jobs", shown(jobs.page)),
         Route("/consumers", shown(consumers.page)),
+        Route("/dead", shown(dead.page)),
+        Route("/audit", shown(audit.page)),
+        Route("/audit/start", sent(audit.started), methods=["POST"]),
+        Route("/audit/stop", sent(audit.stopped), methods=["POST"]),
+        Route("/migrations", shown(migrations.page)),
         Route("/queues/count", sent(queues.counted), methods=["POST"]),
         Route("/live/queues", streamed(queues.cells, looks)),
         Route("/live/queue", streamed(queue.cells, looks)),
@@ -96,7 +102,7 @@ def _answer(page: Page, request: Request, body: bytes) -> Response:
         plain = failure(error)
         return PlainTextResponse(f"{plain.title}: {plain.text}\n", plain.status)
     try:
-        with server_errors(view.address):
+        with sharing(view.shared.connections), server_errors(view.address):
             return page(view)
     except Exception as error:  # noqa: BLE001 - whatever it is, the visitor gets a page
         found = failure(error)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from ...schema.connection.connect import server_errors
+from ...schema.connection.shared import sharing
 from ...schema.errors import FerrymanError
 from .view import View
 
@@ -92,7 +93,7 @@ async def _events(cells: Cells, looks: Looks, view: View, is_ending: Callable[[]
 
 def _cells(cells: Cells, view: View) -> Mapping[str, str] | None:
     try:
-        with server_errors(view.address):
+        with sharing(view.shared.connections), server_errors(view.address):
             return cells(view)
     except (FerrymanError, OSError):
         return None

@@ -16,6 +16,7 @@ from ...operations.broker import open_broker
 from ...operations.numbers import Numbers
 from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.job import State
+from . import scans
 from .background import Look
 from .view import View
 
@@ -100,7 +101,7 @@ def queue_list(view: View, text: str, order: str, start: int, number: int) -> Qu
 def scan(view: View) -> Look[Mapping[str, Numbers | Exception]]:
     """The numbers of all queues for which every job must be read; not started."""
     address = view.address
-    return view.shared.background.look(("numbers", *view.keyspace), lambda _look: numbers.look(address))
+    return view.shared.background.look(("scan", *view.keyspace), lambda look: scans.numbers(address, look))
 
 
 def background(view: View) -> Look[Mapping[str, Numbers | Exception]]:

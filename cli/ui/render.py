@@ -56,7 +56,7 @@ def number(value: float | None) -> str:
     """A count with its thousands apart; a dash for one that is not known."""
     if value is None:
         return "–"
-    return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def moment(ms: int | None) -> Markup:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...schema.connection.address import ANY_FAMILY, Address, Kind
+from ...schema.connection.shared import SharedConnections
 from ...schema.errors import UsageError
 from ...schema.family import get_family
 from .background import Background
@@ -37,6 +38,7 @@ class Shared:
     sessions: Sessions
     background: Background = field(factory=Background)
     notices: Notices = field(factory=Notices)
+    connections: SharedConnections = field(factory=SharedConnections)
 
 
 @frozen

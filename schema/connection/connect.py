@@ -20,6 +20,7 @@ from ..errors import ServerError, UsageError
 from . import incapable, permission, tls
 from .address import Address, Kind
 from .secret import Secret, credential_provider
+from .shared import current
 from .slot_map import Node
 
 CONNECT_TIMEOUT = 5.0
@@ -121,8 +122,17 @@ def server_errors(address: Address) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_client(address: Address, **overrides: Any) -> Iterator[redis.Redis]:
-    """A client for the length of the block, in which a failing server is a ServerError that names the address."""
-    with server_errors(address), connect(address, **overrides) as client:
+    """A client for the length of the block, in which a failing server is a ServerError that names the address.
+
+    One that was open before, where this thread shares connections (``shared.py``).
+    """
+    shared = current()
+    if shared is None:
+        with server_errors(address), connect(address, **overrides) as client:
+            yield client
+        return
+    key = ("client", address.url(), *sorted(overrides.items()))
+    with server_errors(address), shared.lent(key, lambda: connect(address, **overrides)) as client:
         yield client
 
 
