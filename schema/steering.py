@@ -13,17 +13,21 @@ command line, the web page and ``ferryman top``. Rules for every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Mapping
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from attrs import frozen
+from attrs import asdict, frozen
 
-from .connection.call import Call
-from .job import State
+from .connection.call import Call, Command
+from .job import Job, State
+from .text import show
 
 MAX_PER_STEP = 1000
-"""Jobs that one step of a bulk action looks at, at most: some milliseconds of the server's time."""
+"""Jobs that one step of a bulk action looks at, at most. It ends sooner where they take longer than a few milliseconds."""
+
+Value = str | float | bytes | None
+"""What an action needs beside the job: the priority for REPRIORITISE, the payload for EDIT, the queue for MOVE."""
 
 
 class Action(StrEnum):
@@ -45,8 +49,9 @@ class Action(StrEnum):
     """Every trace of a job that nobody holds is gone."""
 
 
-Outcome = Literal["done", "missing", "held", "refused"]
-"""``missing``: there is no such job. ``held``: a consumer has it. ``refused``: its state does not fit the action."""
+Outcome = Literal["done", "missing", "held", "refused", "more"]
+"""``missing``: there is no such job. ``held``: a consumer has it. ``refused``: its state does not fit the action. ``more``: a
+part of a very long work is done; the same call is to be sent again, as ``operations/steering.py`` does."""
 
 
 @frozen
@@ -63,6 +68,24 @@ class JobFilter:
     reason: str | None = None
     """Why it died: the reason's word exactly, or a part of its error."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """What was said, for JSON."""
+        said = {name: value for name, value in asdict(self).items() if value is not None}
+        return said | ({} if self.text is None else {"text": show(self.text)})
+
+    def fits(self, job: Job, now_ms: int, reason: str = "") -> bool:
+        """Whether a job that was read is meant; ``reason``: the word for why it died, where the family has one."""
+        ended = job.finished_at if job.state in (State.FAILED, State.CANCELLED, State.COMPLETED) else None
+        began = ended if ended is not None else job.created_at
+        age = None if began is None else now_ms - began
+        return (
+            self.task in (None, job.name)
+            and (self.older_than_ms is None or (age is not None and age >= self.older_than_ms))
+            and (self.younger_than_ms is None or (age is not None and age < self.younger_than_ms))
+            and (self.text is None or self.text in (job.payload or b""))
+            and (self.reason is None or self.reason == reason or self.reason in (job.error or ""))
+        )
+
 
 @frozen
 class BulkStep:
@@ -75,6 +98,8 @@ class BulkStep:
     """Jobs that match and could not be acted on."""
     next: str | None
     """Where the next step goes on; None: that was all."""
+    unread: tuple[str, ...] = ()
+    """Jobs too large to be searched in the server: the caller reads each by ``Steering.job`` and acts on it by itself."""
 
 
 class Steering(ABC):
@@ -86,12 +111,10 @@ class Steering(ABC):
     """Whether queues can be paused: publishing goes on, nothing is taken until they are resumed, restarts or not."""
 
     @abstractmethod
-    def act(
-        self, action: Action, queue: str, job_id: str, value: str | float | bytes | None = None, *, now: int | None = None
-    ) -> Call[Outcome]:
-        """One action on one job. ``value``: the priority for REPRIORITISE, the payload for EDIT, the queue for MOVE.
+    def act(self, action: Action, queue: str, job_id: str, value: Value = None, *, now: int | None = None) -> Call[Outcome]:
+        """One action on one job.
 
-        Raises UsageError for an action that the family can't do, and for a value that can't be.
+        Raises UsageError for an action that the family can't do, and for a value that can't be, here or from the reply.
         """
 
     def act_on_matching(
@@ -100,7 +123,7 @@ class Steering(ABC):
         queue: str,
         state: State,
         chosen: JobFilter,
-        value: str | float | bytes | None = None,
+        value: Value = None,
         *,
         cursor: str | None = None,
         limit: int = MAX_PER_STEP,
@@ -114,14 +137,30 @@ class Steering(ABC):
         """
         return None
 
+    def job(self, queue: str, job_id: str) -> Command[tuple[Job, str] | None]:
+        """A job as it stands there and the word for why it died, for ``BulkStep.unread``; None for one that has gone."""
+        raise NotImplementedError
+
+    def settle(self, queue: str) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
+        """Ends what one call can't: brings jobs on the way to another queue there, those whose mover has died included.
+
+        Yields calls to send together, is sent their results, and returns what became of each job. To be run after each MOVE, and
+        before any other action on the queue. Raises UsageError for a queue to move to that is not there; the jobs are back then.
+        """
+        yield from ()
+        return {}
+
     def pause(self, queue: str, *, now: int | None = None) -> Call[bool]:
-        """No consumer is given a job of the queue until ``resume``. False: it was paused already."""
+        """No consumer is given a job of the queue until ``resume``. False: it was paused already.
+
+        Raises UsageError from the reply where there is no such queue.
+        """
         raise NotImplementedError
 
     def resume(self, queue: str, *, now: int | None = None) -> Call[bool]:
         """Consumers are given jobs again, and are woken. False: it was not paused."""
         raise NotImplementedError
 
-    def paused(self, queues: Iterable[str]) -> Call[frozenset[str]] | None:
-        """Which of these queues are paused; None where the family knows no pauses."""
+    def paused(self, queue: str) -> Call[bool] | Command[bool] | None:
+        """Whether a queue is paused; None where the family knows no pauses."""
         return None

@@ -25,6 +25,7 @@ from .record import NAME
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .steering import NativeSteering
 
 if TYPE_CHECKING:
     from ..columnar.batch_prefilter import BatchPrefilter
@@ -83,6 +84,9 @@ class Native(KeyFamily):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
+
+    def steering(self, prefix: str) -> NativeSteering:
+        return NativeSteering(prefix)
 
     def has_hash_tags(self, prefix: str) -> bool:
         return True

@@ -25,7 +25,9 @@ def _pieces(name: str) -> tuple[str, ...]:
     kind = name.partition("_")[0]
     if kind in ("exchange", "fanout"):
         return "_common", f"_{kind}"
-    return ("_common", "_leases") if name in _STANDALONE else ("_common", "_queue", "_leases")
+    if name in _STANDALONE:
+        return "_common", "_leases"
+    return ("_common", "_queue", "_leases", "_steering") if kind == "steer" else ("_common", "_queue", "_leases")
 
 
 def definitions(piece: str) -> list[str]:

@@ -18,7 +18,8 @@
 -- KEYS[13] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
 -- KEYS[14] unique:   prefix of strings: the id of the job that holds a dedup key; with a TTL, if for a time, whatever becomes of it
 --
--- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
+-- Wake rule: after every script, waiting is empty, or the queue is paused, or a token is in `wake` (until a consumer pops it, who must
+-- then take).
 -- Temporary queues (x-expires): every key of the queue carries a TTL, which finish() renews. No other live key has one.
 
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
@@ -45,11 +46,11 @@ local MAX_RENEWALS = 5000
 -- The fields of meta that open_queue() reads into `queue`: text, nil where there is none. All but the first and the last line come
 -- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
 -- the account of the bytes is not complete (continue_accounting), `renewing` while TTLs are renewed (continue_ttl_renewal),
--- `unblocking` while jobs are let go on (unblock).
+-- `unblocking` while jobs are let go on (unblock), `paused` (when, ms) while nothing is to be taken (pause.lua).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
   'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique', 'weighed', 'renewing',
-  'unblocking',
+  'unblocking', 'paused',
 }
 local queue = {}
 
@@ -313,7 +314,7 @@ local function unblock(id)
 end
 
 -- The end of every script that moved something: the wake rule, the TTLs of a temporary queue, and what else takes several calls.
--- Returns whether jobs wait, and the ms that the jobs of a temporary queue have left (false or nil for every other).
+-- Returns whether jobs wait to be taken, and the ms that the jobs of a temporary queue have left (false or nil for every other).
 local function finish(now)
   if queue.unblocking then
     local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
@@ -321,7 +322,9 @@ local function finish(now)
     unblock(id)
   end
   local waits = call('EXISTS', WAITING) == 1
-  if waits then
+  if waits and queue.paused then
+    waits = false
+  elseif waits then
     wake()
   elseif queue.max_bytes then
     call('HSET', META, 'bytes', 0)
@@ -416,6 +419,79 @@ end
 local function remove_dead(id)
   call('ZREM', OUTBOX, id)
   return call('ZREM', DEAD, id)
+end
+
+local function has_message(id)
+  return attempt('HEXISTS', JOB .. id, 'message') == 1 or attempt('HEXISTS', JOB .. id, 'payload') == 1
+end
+
+-- Gives a job its dedup key back, unless another one has it by now.
+local function hold_unique_again(id)
+  local key = attempt('HGET', JOB .. id, 'unique')
+  if key then
+    call('SET', UNIQUE .. key, id, 'NX')
+  end
+end
+
+-- Puts a dead job that has a message back where it waited, with a clean record.
+local function revive(id)
+  call('ZADD', WAITING, waiting_score_of(id), id)
+  account({id}, 1)
+  if queue.unique then
+    hold_unique_again(id)
+  end
+  renew_arrivals({id})
+  call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
+  remove_dead(id)
+end
+
+-- Deletes a job from the zset in which it stands.
+local function remove_from(place, id)
+  if place == WAITING then
+    account({id}, -1)
+  end
+  delete_jobs({id})
+  call('ZREM', place, id)
+  call('ZREM', OUTBOX, id)
+end
+
+-- Deletes a blocked job. One that waits for more than MAX_PER_CALL others goes in several calls, and stays blocked until the last
+-- one: false says that this was not it.
+local function remove_blocked(id)
+  local needed = call('SRANDMEMBER', NEEDS .. id, MAX_PER_CALL)
+  for _, other in ipairs(needed) do
+    call('SREM', UNBLOCKS .. other, id)
+  end
+  if #needed == MAX_PER_CALL and call('SCARD', NEEDS .. id) > MAX_PER_CALL then
+    in_slices('SREM', NEEDS .. id, needed)
+    return false
+  end
+  call('DEL', NEEDS .. id)
+  delete_jobs({id})
+  call('SREM', BLOCKED, id)
+  return true
+end
+
+-- The role of the place where a job stands, and that place if it is a zset of the queue's own; nothing for one that stands nowhere.
+local function place_of(id)
+  local consumer = attempt('HGET', JOB .. id, 'consumer')
+  if consumer and call('ZSCORE', HELD .. consumer, id) then
+    return 'held'
+  end
+  for _, place in ipairs({{'waiting', WAITING}, {'scheduled', SCHEDULED}, {'dead', DEAD}, {'done', DONE}}) do
+    if call('ZSCORE', place[2], id) then
+      return unpack(place)
+    end
+  end
+  if call('SISMEMBER', BLOCKED, id) == 1 then
+    return 'blocked'
+  end
+end
+
+-- A priority as a number that is lower the sooner it runs (waiting_score.py).
+local function rank(priority)
+  priority = math.min(priority, tonumber(queue.max_priority) or priority)
+  return queue.priority_order == 'descending' and -1 - priority or priority
 end
 
 -- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of

@@ -71,12 +71,6 @@ local function select_new()
   return fresh, verdicts, duplicates
 end
 
--- A priority as a number that is lower the sooner it runs (waiting_score.py).
-local function rank(priority)
-  priority = math.min(priority, tonumber(queue.max_priority) or priority)
-  return queue.priority_order == 'descending' and -1 - priority or priority
-end
-
 local function expiry(start, own)
   local ttl = math.min(tonumber(own) or math.huge, tonumber(queue.ttl) or math.huge)
   return ttl < math.huge and start + ttl or nil

@@ -16,7 +16,7 @@ local META, WAITING, WAKE, JOB, PUBLISHER = unpack(KEYS)
 
 return reply_of(function()
   local found = call('HMGET', META, 'schema', 'routes', 'priority_order',
-    'expires', 'ttl', 'max_length', 'max_bytes', 'max_priority', 'dead_letter_exchange')
+    'expires', 'ttl', 'max_length', 'max_bytes', 'max_priority', 'dead_letter_exchange', 'paused')
   if found[1] ~= '1' or found[4] or found[5] or found[6] or found[7] or found[8] or found[9] then
     return {'other'}
   end
@@ -34,7 +34,7 @@ return reply_of(function()
   call('ZADD', WAITING, rank * 2 ^ 45 + sequence, ARGV[3])
   call('HINCRBY', META, 'published', 1)
   call('SET', PUBLISHER, ARGV[4] .. '-' .. ARGV[4], 'PX', ARGV[7])
-  if call('EXISTS', WAKE) == 0 then
+  if not found[10] and call('EXISTS', WAKE) == 0 then
     call('RPUSH', WAKE, '1')
   end
   return {'stored', routes, {1}, 0, 0, 0}

@@ -18,6 +18,8 @@
 --
 -- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such
 -- go to dead with the reason, at most MAX_PER_CALL of them in one call.
+--
+-- A paused queue gives no job and gives none up; what is due and what lapsed consumers held comes to wait all the same.
 
 local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), MAX_PER_CALL), tonumber(ARGV[4]), tonumber(ARGV[7])
 local no_ack = ARGV[5] == '1'
@@ -68,6 +70,9 @@ local function select_jobs(now)
   local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
   local chosen, refused = {}, {}
   local from, used, freed = 0, 0, 0
+  if queue.paused then
+    return chosen, refused, used, false
+  end
   while #chosen < room and #refused < MAX_PER_CALL do
     local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
     if #heads == 0 then

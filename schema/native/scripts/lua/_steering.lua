@@ -1,0 +1,162 @@
+-- Steering: what an operator does to a job that nobody holds. What scripts about it begin with, after the others.
+
+-- Action -> the roles of the places from which it can be done.
+local STEERED = {
+  promote = {scheduled = true},
+  reprioritise = {waiting = true, scheduled = true, blocked = true},
+  edit = {waiting = true, scheduled = true, blocked = true},
+  requeue = {dead = true},
+  cancel = {waiting = true, scheduled = true, blocked = true},
+  delete = {waiting = true, scheduled = true, blocked = true, dead = true, done = true},
+}
+
+-- Where the JSON value ends that begins there: a text, a number or a word.
+local function end_of_value(json, first)
+  if string.sub(json, first, first) ~= '"' then
+    return (string.find(json, '[,%]}%s]', first) or #json + 1) - 1
+  end
+  local at = string.find(json, '["\\]', first + 1)
+  while at and string.sub(json, at, at) == '\\' do
+    at = string.find(json, '["\\]', at + 2)
+  end
+  return at or #json
+end
+
+local function headers_of(head)
+  local fine, found = pcall(cjson.decode, head)
+  return fine and type(found) == 'table' and type(found.headers) == 'table' and found.headers or {}
+end
+
+-- A message's head in which a header that it has, a text or a number, is another JSON value. Nothing else changes: cjson would not
+-- give back what it has read. The name may stand in other places too, so the result is looked at.
+local function with_header(head, name, value)
+  local wanted, known = cjson.decode('[' .. value .. ']')[1], headers_of(head)[name]
+  if known == nil or known == wanted then
+    return head
+  end
+  local first, last = string.find(head, '"' .. name .. '"%s*:%s*')
+  while first do
+    local changed = string.sub(head, 1, last) .. value .. string.sub(head, end_of_value(head, last + 1) + 1)
+    if headers_of(changed)[name] == wanted then
+      return changed
+    end
+    first, last = string.find(head, '"' .. name .. '"%s*:%s*', last + 1)
+  end
+  return head
+end
+
+-- Head and body of a job's message; nothing for a job without one.
+local function message_parts(id)
+  local message = attempt('HGET', JOB .. id, 'message')
+  if message then
+    return string.match(message, '^([^\n]*)\n(.*)$')
+  end
+end
+
+-- What an edited payload must be for a message to stay deliverable. Returns the head that fits it.
+local function edited_head(id, head, kind, argsrepr, kwargsrepr)
+  local fine, found = pcall(cjson.decode, head)
+  if not fine or type(found) ~= 'table' then
+    refuse('refused', 'job ' .. id .. ' has a head that is no JSON; it can only be deleted')
+  end
+  local content, encoding = found['content-type'], found['content-encoding']
+  local is_json = content == 'application/json'
+  local is_plain = content == 'text/plain' or content == 'application/data' or content == nil or content == cjson.null
+  local is_utf8 = not encoding or encoding == cjson.null or encoding == 'utf-8' or encoding == 'us-ascii' or encoding == 'binary'
+  if not (is_json or is_plain) or not is_utf8 then
+    refuse('refused', 'job ' .. id .. ' is ' .. tostring(content) .. ', and only JSON and plain texts can be edited')
+  end
+  if is_json and kind == 'other' then
+    refuse('refused', 'job ' .. id .. ' is JSON, and the new payload is not: write it as JSON, texts in double quotes')
+  end
+  local headers = type(found.headers) == 'table' and found.headers or {}
+  if is_json and type(headers.task) == 'string' and kind ~= 'task' then
+    refuse('refused', 'job ' .. id .. ' is a Celery task, whose payload is [args, kwargs, options]: a list, an object, an object')
+  end
+  head = with_header(head, 'compression', 'null')
+  if kind == 'task' then
+    head = with_header(with_header(head, 'argsrepr', argsrepr), 'kwargsrepr', kwargsrepr)
+  end
+  return head
+end
+
+local function edit(id, role, payload, kind, argsrepr, kwargsrepr)
+  local head = message_parts(id)
+  local name, value = 'payload', payload
+  if head then
+    name, value = 'message', edited_head(id, head, kind, argsrepr, kwargsrepr) .. '\n' .. payload
+  elseif not attempt('HGET', JOB .. id, 'payload') then
+    return 'refused'
+  elseif kind == 'other' then
+    refuse('refused', 'job ' .. id .. ' is JSON, and the new payload is not: write it as JSON, texts in double quotes')
+  end
+  if role == 'waiting' then
+    account({id}, -1)
+  end
+  call('HSET', JOB .. id, name, value)
+  if role == 'waiting' then
+    account({id}, 1)
+  end
+  return 'done'
+end
+
+local function reprioritise(id, role, priority)
+  local old = role == 'waiting' and tonumber(call('ZSCORE', WAITING, id)) or waiting_score_of(id)
+  local sequence = math.abs(old) <= 2 ^ 53 and old % RANK_STEP or 0
+  local score = rank(tonumber(priority)) * RANK_STEP + sequence
+  if score == old then
+    return 'same'
+  end
+  if role ~= 'waiting' then
+    call('HSET', JOB .. id, 'score', score)
+    return 'done'
+  end
+  account({id}, -1)
+  call('ZADD', WAITING, score, id)
+  account({id}, 1)
+  return 'done'
+end
+
+-- A scheduled job waits from now on. A Celery worker would wait for the eta in its head all the same.
+local function run_now(now, id)
+  local head, body = message_parts(id)
+  local without = head and with_header(head, 'eta', 'null')
+  if without ~= head then
+    call('HSET', JOB .. id, 'message', without .. '\n' .. body)
+  end
+  call('ZADD', WAITING, waiting_score_of(id), id)
+  account({id}, 1)
+  renew_arrivals({id})
+  attempt('HSET', JOB .. id, 'due_at', now)
+  call('ZREM', SCHEDULED, id)
+  return 'done'
+end
+
+local function remove_steered(id, role, place)
+  if place then
+    remove_from(place, id)
+  elseif not remove_blocked(id) then
+    return 'more'
+  end
+  count('removed', 1)
+  return 'done'
+end
+
+-- Does an action to a job that stands in a place, of a role from which it can be done. Returns 'done', 'refused', 'same' where it is as
+-- it is to be, or 'more'.
+local function steer(now, action, id, role, place, ...)
+  if action == 'promote' then
+    return run_now(now, id)
+  elseif action == 'reprioritise' then
+    return reprioritise(id, role, ...)
+  elseif action == 'edit' then
+    return edit(id, role, ...)
+  elseif action ~= 'requeue' then
+    return remove_steered(id, role, place)
+  elseif not has_message(id) then
+    return 'refused'
+  end
+  revive(id)
+  count('revived', 1)
+  return 'done'
+end
