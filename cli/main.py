@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "ui": "Serve a web page with queues, jobs, dead letters, consumers and findings; with --write, actions.",
     "dead": "List dead letters, put them back to their queues, or delete them.",
     "cancel": "Remove tasks that nobody has begun from their queues.",
+    "server": "Run a server for development: the embedded Valkey, in the foreground.",
     "generate": "Write a realistic keyspace of any system, sound or damaged, for tests and demos.",
 }
 """Command -> its one line in ``ferryman --help``. The module of the same name has it as ``command``."""
