@@ -1,6 +1,6 @@
 # What a change must pass, from the quickest to all of it. In an environment made by: pip install -e '.[dev]'
 
-.PHONY: lint format types quick test all bench
+.PHONY: lint format types quick test all bench docs
 
 lint:    ## style
 	ruff check .
@@ -21,6 +21,9 @@ test:    ## every test but the slow ones
 
 all:     ## everything that main must pass, in fresh environments
 	.ci/run
+
+docs:    ## the documentation site, in build/site
+	python -m sphinx -q -W --keep-going -c docs . build/site
 
 bench:   ## the broker beside redis:// and beside other systems, the Spark engine beside its limits
 	python -m benchmarks.broker

@@ -9,7 +9,7 @@ project = "ferryman"
 author = "the ferryman authors"
 release = version = _version("ferryman")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_click"]
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md"]
 root_doc = "docs/index"
 

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from ferryman.cli.embedded import free_port
 
 from .pages import ROOT, blocks, commands
