@@ -33,7 +33,7 @@ SHORT = 32 << 10
 LONGEST_ERROR = 160
 EXAMPLES = 3
 
-_VARYING = re.compile(r"\d|0x|['\"`]")
+_VARYING = re.compile(r"\d")
 
 
 @frozen
@@ -44,7 +44,7 @@ class Place:
     reason: str
     task: str
     error: str
-    """The beginning of their errors, as far as it is the same: numbers and quoted names differ from job to job."""
+    """The beginning of their errors, up to the first number: these differ from job to job."""
 
 
 @define

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from ...schema.connection.connect import server_errors
 from ...schema.connection.shared import sharing
 from ...schema.errors import FerrymanError
-from . import audit, consumers, dead, jobs, login, migrations, overview, queue, queues
+from . import audit, consumers, dead, job, jobs, login, migrations, overview, queue, queues
 from .failures import NotAllowed, failure
 from .guard import Guard, Sessions, Visitor
 from .live import Looks, streamed
@@ -43,6 +43,8 @@ def application(settings: Settings) -> Starlette:
         Route("/queues", shown(queues.page)),
         Route("/queue", shown(queue.page)),
         Route("/jobs", shown(jobs.page)),
+        Route("/job", shown(job.page)),
+        Route("/job/payload", shown(job.download)),
         Route("/consumers", shown(consumers.page)),
         Route("/dead", shown(dead.page)),
         Route("/audit", shown(audit.page)),
