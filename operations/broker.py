@@ -45,10 +45,21 @@ def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
             "are cancelled by app.control.revoke and ferryman.transport.revoke"
         )
 
+    with open_link(url, **overrides) as link:
+        yield Broker(link, QueueScripts(url.prefix))
+
+
+@contextlib.contextmanager
+def open_link(url: Address, **overrides: Any) -> Iterator[ServerLink]:
+    """A link to an address, for the length of the block, in which a failing server is a ServerError.
+
+    One that was open before, where this thread shares connections (``schema/connection/shared.py``).
+    """
+
     def make() -> ServerLink:
         return LinkFactory(url).link(**overrides)
 
     shared = current()
     key = ("link", url.url(), *sorted(overrides.items()))
     with server_errors(url), contextlib.closing(make()) if shared is None else shared.lent(key, make) as link:
-        yield Broker(link, QueueScripts(url.prefix))
+        yield link

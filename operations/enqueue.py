@@ -1,7 +1,7 @@
 """Enqueue: publishes one Celery task to a queue by hand, as a producer would. Called by the web page.
 
-The message is one of Celery's protocol 2, published by kombu over ``ferryman://``, so it is stored, routed and bounded like any other; in
-another system's keyspace it becomes a job of that system (docs/live.md).
+The message is one of Celery's protocol 2, published by kombu over ``ferryman://``, so it is stored, routed and bounded like any
+other; in another system's keyspace it becomes a job of that system (docs/live.md).
 """
 
 from __future__ import annotations

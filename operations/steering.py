@@ -23,16 +23,15 @@ from attrs import evolve, frozen
 
 from ..migrations.local import LocalEngine
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
-from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.job import State
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from ..schema.steering import Action, BulkStep, JobFilter, Outcome, Steering, Value
-from ..transport.connection.factory import LinkFactory
 from ..transport.connection.link import ServerLink
 from ..transport.publish.revocation import durable_queues
 from . import pages
 from .actions import ActionRecord, Sink, shown
+from .broker import open_link
 
 PAGE = 200
 """Jobs that one round trip acts on, where each is acted on by itself."""
@@ -75,12 +74,8 @@ def open_steering(address: Address, *, by: str = "", sinks: Sequence[Sink] = (),
     steering = address.key_family.steering(address.prefix)
     if steering is None:
         raise UsageError(f"nothing can be done to the queues and jobs of {address.family} from here; use its own tools")
-    with server_errors(address):
-        link = LinkFactory(address).link(**overrides)
-        try:
-            yield Controls(address, steering, link, by, tuple(sinks))
-        finally:
-            link.close()
+    with open_link(address, **overrides) as link:
+        yield Controls(address, steering, link, by, tuple(sinks))
 
 
 @frozen

@@ -16,13 +16,30 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ...operations.actions import JsonLines
 from ...schema.connection.connect import server_errors
 from ...schema.connection.shared import sharing
 from ...schema.errors import FerrymanError
-from . import audit, consumers, dead, job, jobs, login, migrations, overview, queue, queues
+from . import (
+    acting,
+    actionlog,
+    audit,
+    bulk,
+    consumers,
+    dead,
+    enqueueing,
+    job,
+    jobs,
+    login,
+    migrations,
+    overview,
+    queue,
+    queues,
+)
 from .failures import NotAllowed, failure
 from .guard import Guard, Sessions, Visitor
 from .live import Looks, streamed
+from .records import ActionLog
 from .settings import Settings
 from .view import Shared, View
 
@@ -36,7 +53,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(settings: Settings) -> Starlette:
     """The web page. ``app.state.shared`` is what its requests share."""
-    shared = Shared(settings, Sessions(settings))
+    file = None if settings.audit_log is None else JsonLines.at(settings.audit_log)
+    shared = Shared(settings, Sessions(settings), actions=ActionLog(file))
     looks = Looks()
     routes = [
         Route("/", shown(overview.page)),
@@ -47,6 +65,14 @@ def application(settings: Settings) -> Starlette:
         Route("/job/payload", shown(job.download)),
         Route("/consumers", shown(consumers.page)),
         Route("/dead", shown(dead.page)),
+        Route("/job/act", sent(acting.on_job), methods=["POST"]),
+        Route("/queue/act", sent(acting.on_queue), methods=["POST"]),
+        Route("/bulk", shown(bulk.page)),
+        Route("/bulk", sent(bulk.confirmed), methods=["POST"]),
+        Route("/bulk/stop", sent(bulk.stopped), methods=["POST"]),
+        Route("/enqueue", shown(enqueueing.page)),
+        Route("/enqueue", sent(enqueueing.entered), methods=["POST"]),
+        Route("/log", shown(actionlog.page)),
         Route("/audit", shown(audit.page)),
         Route("/audit/start", sent(audit.started), methods=["POST"]),
         Route("/audit/stop", sent(audit.stopped), methods=["POST"]),

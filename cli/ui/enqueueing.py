@@ -16,6 +16,7 @@ from ...schema.job import Job, State
 from ...schema.text import load_json, to_bytes
 from .lookup import find
 from .notices import Notice
+from .steer import check_can_act, recorded
 from .view import View
 
 TASKS_FROM = (State.WAITING, State.FAILED)
@@ -25,7 +26,7 @@ HIGHEST_PRIORITY = 255
 
 def page(view: View) -> Response:
     """The empty form, or one that is filled in from a job."""
-    view.check_can_act()
+    check_can_act(view)
     queue = view.required("queue")
     values = {"task": "", "args": "[]", "kwargs": "{}", "priority": "", "delay": ""}
     if view.get("id"):
@@ -36,14 +37,17 @@ def page(view: View) -> Response:
 
 def entered(view: View) -> Response:
     """Publishes it; a form with a mistake comes back as it was, with a sentence about it."""
-    view.check_can_act()
+    check_can_act(view)
     queue = view.required("queue")
     values = {name: view.sent.get(name, "").strip() for name in ("task", "args", "kwargs", "priority", "delay")}
     try:
-        args, kwargs = _json(values["args"] or "[]", list, "arguments"), _json(values["kwargs"] or "{}", dict, "keyword arguments")
+        args, kwargs = (
+            _json(values["args"] or "[]", list, "arguments"),
+            _json(values["kwargs"] or "{}", dict, "keyword arguments"),
+        )
         priority = _whole(values["priority"], "priority", HIGHEST_PRIORITY) if values["priority"] else None
         delay_ms = round(_seconds(values["delay"]) * 1000)
-        with view.recorded("enqueue", queue) as record:
+        with recorded(view, "enqueue", queue) as record:
             task_id = enqueue(view.address, queue, values["task"], args, kwargs, priority=priority, delay_ms=delay_ms)
             record.done(job_id=task_id, value=values["task"])
     except UsageError as error:

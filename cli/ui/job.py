@@ -11,11 +11,13 @@ from starlette.responses import Response
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
+from ...schema.steering import Action
 from ...schema.text import jsonable, load_json, to_text
 from . import render
 from .failures import NotFound
 from .lookup import find
 from .render import as_text, pretty
+from .steer import possible
 from .view import View
 
 MOST_LOGS = 200
@@ -53,9 +55,12 @@ def page(view: View) -> Response:
         events=sorted(_events(job), key=lambda event: event.at_ms or 0),
         parts=list(_parts(job)),
         raw=Part("Raw", as_text(job.payload), len(job.payload) > render.MOST_SHOWN) if job.payload is not None else None,
+        editable=_editable(job),
         headers=_headers(job),
         others=_others(job),
         logs=[to_text(line) for line in job.logs[-MOST_LOGS:]],
+        possible=possible(view),
+        all_actions=list(Action),
         history=[_history(each) for each in job.history[-MOST_HISTORY:]],
     )
 
@@ -116,6 +121,17 @@ def _part(title: str, value: Any) -> Part:
 
 def _bounded(text: str) -> str:
     return text[: render.MOST_SHOWN]
+
+
+def _editable(job: Job) -> str | None:
+    """The payload as text that a form gives back as it is; None for one that no form can hold."""
+    if job.payload is None or len(job.payload) > render.MOST_PARSED or b"\r" in job.payload:
+        return None
+    try:
+        text = job.payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if render.has_invisible(text) else text
 
 
 def _headers(job: Job) -> Part | None:

@@ -16,6 +16,7 @@ from .failures import NotFound
 from .queuelist import QueueRow, scan
 from .queues import row_cells
 from .render import age, cell, number
+from .steer import paused, possible
 from .view import View
 
 
@@ -23,7 +24,15 @@ def page(view: View) -> Response:
     """The page."""
     name = view.required("queue")
     row = found_row(view, name)
-    return view.page("queue", queue=name, row=row, states=list(State), arguments=_arguments(view, name))
+    return view.page(
+        "queue",
+        queue=name,
+        row=row,
+        states=list(State),
+        arguments=_arguments(view, name),
+        possible=possible(view),
+        is_paused=name in paused(view, [name]),
+    )
 
 
 def cells(view: View) -> Mapping[str, str]:

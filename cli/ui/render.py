@@ -43,6 +43,11 @@ def visible(value: Any) -> Any:
     return value
 
 
+def has_invisible(text: str) -> bool:
+    """Whether ``several_lines`` would show a character otherwise than as itself."""
+    return any(not found[0].isprintable() for found in _INVISIBLE.finditer(text))
+
+
 def several_lines(text: str) -> Markup:
     """Text of any length with its line ends, for ``<pre>``; all else that can't be seen as escapes."""
     return escape(_INVISIBLE.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), text))

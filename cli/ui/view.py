@@ -22,6 +22,7 @@ from ...schema.family import get_family
 from .background import Background
 from .guard import Sessions, Visitor
 from .notices import Notice, Notices
+from .records import ActionLog
 from .render import environment, link
 from .settings import Role, Settings
 
@@ -38,6 +39,7 @@ class Shared:
     sessions: Sessions
     background: Background = field(factory=Background)
     notices: Notices = field(factory=Notices)
+    actions: ActionLog = field(factory=ActionLog)
     connections: SharedConnections = field(factory=SharedConnections)
 
 
