@@ -1,21 +1,21 @@
 """Pages: the jobs of a queue that are in one state, a page at a time, for what the page costs, however many jobs there are.
 
 An index tells which jobs come next (``KeyFamily.state_indexes``), and then each of them is read by all keys that speak of it, at
-one moment (``atomic_read.py``). A job that stands in no index is on no page: that is what audits are for. Only reads. Called by
-``ferryman jobs``.
+one moment (``migrations/related_jobs.py``). A job that stands in no index is on no page: that is what audits are for. Only
+reads. Called by ``ferryman jobs``, the web page and the Spark data source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from ..migrations.atomic_read import AtomicReader, open_reader
 from ..migrations.counting import SERVERS, answer, count
 from ..migrations.probes import clock_ms
-from ..migrations.subjects import SubjectBuilder
+from ..migrations.related_jobs import RelatedReader
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline, pairs
@@ -23,9 +23,7 @@ from ..schema.errors import UsageError
 from ..schema.fact import Entry, Fact, Subject
 from ..schema.family import Keyspace
 from ..schema.job import Job, State
-from ..schema.key_refs import KeyRef
 from ..schema.state_index import StateIndex
-from ..schema.totals import Totals
 
 SLICE = 500
 """Most items of an index that are looked at in one round."""
@@ -136,47 +134,18 @@ class _Pages:
 
     def _jobs(self, entries: Sequence[Entry], *, has_records: bool) -> Iterator[Job]:
         """The jobs that these items name, in their order, without those that are elsewhere by now."""
-        family, prefix = self.keyspace.family, self.keyspace.prefix
+        related, family, prefix = RelatedReader(self.reader, self.keyspace), self.keyspace.family, self.keyspace.prefix
         named = [_subject(family.facts(entry, prefix)) for entry in entries]
         subjects = [subject for subject in named if subject is not None]
-        subjects, others = (subjects, []) if has_records else self._read(subjects)
-        keyspace = self._with_totals(subjects, others)
+        if has_records:
+            keyspace = related.with_totals(subjects)
+        else:
+            read = related.read(subjects)
+            subjects, keyspace = list(read.subjects), read.keyspace
         for subject in subjects:
             job = family.read(subject, keyspace)
             if job is not None and job.state is self.state and job.queue == self.queue:
                 yield job
-
-    def _read(self, subjects: Sequence[Subject]) -> tuple[list[Subject], list[Fact]]:
-        """What all keys say of these jobs, and of the keyspace beside."""
-        family = self.keyspace.family
-        found = {_name(subject): subject for subject in subjects}
-        asked: dict[tuple[str, str], set[KeyRef]] = {name: set() for name in found}
-        others: list[Fact] = []
-        # Which keys are related may be known only when the record is read.
-        for _ in range(2):
-            keyspace = self._with_totals(found.values(), others)
-            refs = {name: set(family.related_keys(found[name], keyspace)) for name in asked}
-            names = [name for name, those in refs.items() if those - asked[name]]
-            asked |= {name: refs[name] for name in names}
-            for name, entries in zip(names, self.reader.read([list(refs[name]) for name in names]), strict=True):
-                if entries is not None:
-                    builder = SubjectBuilder(family)
-                    for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, keyspace.prefix)):
-                        builder.add(fact)
-                        others += [fact] if fact.job_id is None else []
-                    found |= {_name(subject): subject for subject in builder.subjects() if _name(subject) == name}
-        return list(found.values()), others
-
-    def _with_totals(self, subjects: Iterable[Subject], others: Iterable[Fact]) -> Keyspace:
-        """The keyspace as far as these jobs and other facts tell of it."""
-        keyspace = evolve(self.keyspace, totals=Totals())
-        for fact in (*(fact for subject in subjects for fact in subject.facts), *others):
-            keyspace.family.tally(fact, keyspace.totals)
-        return keyspace
-
-
-def _name(subject: Subject) -> tuple[str, str]:
-    return subject.scope, subject.job_id
 
 
 def _subject(facts: Iterator[Fact]) -> Subject | None:

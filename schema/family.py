@@ -102,6 +102,10 @@ class KeyFamily(ABC):
     """The roles of facts about keys that are somebody else's unless the whole keyspace tells otherwise."""
     left_behind_roles: ClassVar[frozenset[str]] = frozenset()
     """The roles of keys that hold what belongs to no job and is not made anew at a target either: statistics, settings."""
+    scopes_by_queue: ClassVar[bool] = False
+    """Whether the scope of a job's facts is its queue, whose name its keys have (``Fact.scope``); else there is but one scope."""
+    finds_by_id: ClassVar[bool] = True
+    """False for a family in which an id tells no key, so that only who reads all jobs finds the one."""
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
 

@@ -6,13 +6,12 @@ from attrs import frozen
 
 from ...migrations.atomic_read import open_reader
 from ...migrations.probes import clock_ms
-from ...operations.pages import _Pages
+from ...migrations.related_jobs import RelatedReader
 from ...schema.connection.address import Address
 from ...schema.connection.connect import open_client
-from ...schema.connection.pipeline import open_pipeline
 from ...schema.fact import Subject
 from ...schema.family import Keyspace
-from ...schema.job import Job, State
+from ...schema.job import Job
 
 
 @frozen
@@ -25,15 +24,13 @@ class FoundJob:
 
 
 def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
-    with open_client(address) as client, open_pipeline(client) as pipe, open_reader(address) as reader:
+    with open_client(address) as client, open_reader(address) as reader:
         now_ms = clock_ms(client)
-        keyspace = Keyspace(address.key_family, address.prefix, now_ms)
-        pages = _Pages(pipe, reader, keyspace, queue, State.WAITING, False)
+        related = RelatedReader(reader, Keyspace(address.key_family, address.prefix, now_ms))
         for scope in (queue, ""):
-            subjects, others = pages._read([Subject(job_id, scope, ())])
-            full = pages._with_totals(subjects, others)
-            for subject in subjects:
-                job = full.family.read(subject, full)
+            read = related.read([Subject(job_id, scope, ())])
+            for subject in read.subjects:
+                job = read.keyspace.family.read(subject, read.keyspace)
                 if job is not None:
                     return FoundJob(job, now_ms)
     return None

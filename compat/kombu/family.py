@@ -39,6 +39,7 @@ class Kombu(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
     parameters = PARAMETERS
+    finds_by_id = False
     ambiguous_roles = frozenset({reader.UNCLAIMED})
 
     read = staticmethod(reader.read)

@@ -10,19 +10,26 @@ from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.key_refs import CountCheck, KeyRef, known_keys
 from ...schema.rule import Finding
-from ...schema.text import to_bytes
+from ...schema.text import to_bytes, to_text
 from .keys import WORDS, layout, padded
 from .view import view_of
 
 
 def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
-    """The hash, the log and, under each form of its id, the indexes of every state; those by type for the types that are told."""
+    """The hash, the log, the index for searches and, under each form of its id, the indexes of every state; those by type for the
+    types that are told.
+    """
     names, view = layout(keyspace.prefix), view_of(subject)
     types = frozenset({view.queue, *(fact.queue or "" for fact in view.places)} - {""})
     states = frozenset({*WORDS.values(), view.word or "", *(fact.label or "" for fact in view.places)} - {""})
     members, indexes = (padded(subject.job_id).encode(), subject.job_id.encode()), _indexes(keyspace.prefix, types, states)
     yield KeyRef(names.key("record", id=subject.job_id), "hash")
     yield KeyRef(names.key("log", id=subject.job_id), "list")
+    for redis_type in names.patterns["search_object"].redis_types:
+        yield KeyRef(names.key("search_object", id=subject.job_id), redis_type)
+    for fact in view.search_facts:
+        if fact.role == "search_object":
+            yield KeyRef(names.key("search_word", code=to_text(fact.member or b"")), fact.redis_type, (subject.job_id.encode(),))
     yield from (KeyRef(index, "zset", members) for index in indexes)
     yield from (ref for ref in known_keys(subject) if ref.key not in indexes or not set(members).issuperset(ref.items))
     if types:

@@ -26,6 +26,7 @@ class Pjq(KeyFamily):
     title = "pjq, processor-job-queue for MQTT workers (JavaScript and Python, 2017 on)"
     default_prefix = ""
     names_records = False
+    finds_by_id = False
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE

@@ -41,6 +41,7 @@ class Native(KeyFamily):
     rules = RULES
     keeps_extra = True
     ids_by_queue = True
+    scopes_by_queue = True
     left_behind_roles = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
     injectable = faults.INJECTABLE
