@@ -41,6 +41,8 @@ class Numbers:
     """Dead letters on their way to an exchange; None in other systems."""
     counters: Mapping[str, int] = field(factory=dict)
     """What has happened since the queue was made; nothing in other systems."""
+    is_paused: bool = False
+    """Whether nothing is taken from it until it is resumed; of ferryman's own queues."""
 
     def number(self, state: State) -> int:
         """The jobs in a state."""
@@ -132,7 +134,7 @@ def _of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
     ages = {str(priority): age for priority, age in size.ages.items()}
     if size.due and size.due_age_ms is not None:
         waiting[""], ages[""] = size.due, size.due_age_ms
-    return Numbers(states, waiting, ages, size.consumers, size.outbox, counters)
+    return Numbers(states, waiting, ages, size.consumers, size.outbox, counters, size.paused)
 
 
 def of_status(status: QueueStatus) -> Numbers:

@@ -35,6 +35,8 @@ from .broker import open_link
 
 PAGE = 200
 """Jobs that one round trip acts on, where each is acted on by itself."""
+BREATH = 0.0002
+"""Seconds between the steps of a bulk action, in which the server is others'."""
 DRAINED = (State.WAITING, State.SCHEDULED)
 """What is gone after a drain."""
 
@@ -149,8 +151,8 @@ class Controls:
         """One action on one job; see ``Steering.act`` for what it may raise."""
         call = self.steering.act(action, queue, job_id, value)
         with self._recorded(action, queue, job_id, value) as note:
-            self._settle(queue)
-            (outcome,) = self._run([call], queue, [job_id])
+            self._begin(action, queue, value)
+            (outcome,) = self._run([call], action, queue, [job_id])
             note(outcome)
         return outcome
 
@@ -203,7 +205,7 @@ class Controls:
         progress: Progress | None,
         found: Bulk,
     ) -> Bulk:
-        self._settle(queue)
+        self._begin(action, queue, value)
         cursor: str | None = None
         while True:
             call = self.steering.act_on_matching(action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run)
@@ -211,8 +213,14 @@ class Controls:
                 return self._page_by_page(action, queue, state, chosen, value, dry_run, progress, found)
             step: BulkStep = self.link.run(call)
             found = found.plus(step)
-            refused = sum(outcome != "done" for outcome in self._settle(queue).values())
-            found = evolve(found, done=found.done - refused, left=found.left + refused)
+            if action is Action.MOVE and not dry_run:
+                refused = sum(outcome != "done" for outcome in self._settle(queue).values())
+                found = evolve(found, done=found.done - refused, left=found.left + refused)
+                if refused:
+                    raise UsageError(
+                        f"queue {value!r} takes no more: {refused} jobs wait to go there, among the failed ones of {queue!r}; "
+                        "the next action on that queue takes them along when there is room"
+                    )
             ids = [job_id for job_id in step.unread if self._fits(queue, job_id, chosen)]
             found = self._each(action, queue, ids, value, dry_run, found)
             if progress is not None:
@@ -220,6 +228,7 @@ class Controls:
             if step.next is None:
                 return found
             cursor = step.next
+            time.sleep(BREATH)
 
     def _fits(self, queue: str, job_id: str, chosen: JobFilter) -> bool:
         """Whether a job that the server has not looked into is meant; its age and state were seen."""
@@ -267,16 +276,23 @@ class Controls:
         if dry_run or not ids:
             return evolve(found, done=found.done + len(ids))
         calls = [self.steering.act(action, queue, job_id, value) for job_id in ids]
-        return found.plus_outcomes(self._run(calls, queue, ids))
+        return found.plus_outcomes(self._run(calls, action, queue, ids))
 
-    def _run(self, calls: Sequence[Any], queue: str, ids: Sequence[str]) -> list[Outcome]:
+    def _run(self, calls: Sequence[Any], action: Action, queue: str, ids: Sequence[str]) -> list[Outcome]:
         """Sends calls about some jobs, again for those of which only a part is done, and what has to follow."""
         outcomes: list[Outcome] = self.link.run_all(calls)
         for at, call in enumerate(calls):
             while outcomes[at] == "more":
                 outcomes[at] = self.link.run(call)
-        settled = self._settle(queue)
+        settled = self._settle(queue) if action is Action.MOVE else {}
         return [settled.get(job_id, outcome) for job_id, outcome in zip(ids, outcomes, strict=True)]
+
+    def _begin(self, action: Action, queue: str, value: Value) -> None:
+        """Asks whether an action can be done at all, and ends what others have left undone."""
+        call = self.steering.check(action, queue, value)
+        if call is not None:
+            self.link.run(call)
+        self._settle(queue)
 
     def _settle(self, queue: str) -> dict[str, Outcome]:
         steps = self.steering.settle(queue)

@@ -141,11 +141,15 @@ class Steering(ABC):
         """A job as it stands there and the word for why it died, for ``BulkStep.unread``; None for one that has gone."""
         raise NotImplementedError
 
+    def check(self, action: Action, queue: str, value: Value = None) -> Call[Any] | Command[Any] | None:
+        """What to ask before an action, one or all that match; None: nothing. Its reply raises UsageError where it can't be."""
+        return None
+
     def settle(self, queue: str) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
         """Ends what one call can't: brings jobs on the way to another queue there, those whose mover has died included.
 
         Yields calls to send together, is sent their results, and returns what became of each job. To be run after each MOVE, and
-        before any other action on the queue. Raises UsageError for a queue to move to that is not there; the jobs are back then.
+        before any other action on the queue. ``refused``: there is no room for the job in the other queue. It stays on the way.
         """
         yield from ()
         return {}

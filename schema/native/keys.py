@@ -117,6 +117,14 @@ class QueueKeys:
         return self.base + b"outbox"
 
     @property
+    def moves(self) -> bytes:
+        """Sorted set: ids of dead jobs that are on the way to another queue, by a growing number.
+
+        Scripts make its name of ``meta``.
+        """
+        return self.base + b"moves"
+
+    @property
     def job_prefix(self) -> bytes:
         """What every job's hash begins with."""
         return self.base + b"job:"

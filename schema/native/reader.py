@@ -30,7 +30,7 @@ from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequenc
 KINDS = {
     "record": FactKind.RECORD,
     **dict.fromkeys(JOB_ROLES, FactKind.PLACE),
-    **dict.fromkeys(("needs", "unblocks", "tag", "outbox"), FactKind.NOTE),
+    **dict.fromkeys(("needs", "unblocks", "tag", "outbox", "moves"), FactKind.NOTE),
     "stats": FactKind.COUNTER,
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
     **dict.fromkeys(("exchange", "fanout", "cursors", "unroutable"), FactKind.REGISTRY),
@@ -70,7 +70,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
                 yield about_job(to_text(member), member=member, score=score, index=index, label=named.get("consumer"))
-        case "outbox":
+        case "outbox" | "moves":
             for member, score in entry.value:
                 yield about_job(to_text(member), member=member, score=score)
         case "unique":
@@ -142,6 +142,8 @@ def _tally_meta(fact: Fact, queue: str, totals: Totals) -> None:
         totals.name("temporary", [queue])
     if b"dead_letter_exchange" in fields:
         totals.name("forwarding", [queue])
+    if b"paused" in fields:
+        totals.name("paused", [queue])
     if fields.get(b"schema") != b"1":
         totals.name("other schema", [queue])
         totals.sample("other schema", to_text(fields.get(b"schema", b"")), queue)

@@ -228,7 +228,7 @@ def _sequence_behind(keyspace: Keyspace) -> Iterator[Violation]:
 def _tokens(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for queue in totals.labels("waiting"):
-        if not totals.sums["tokens", queue]:
+        if not totals.sums["tokens", queue] and queue not in _known(keyspace, "paused"):
             waiting = totals.sums["waiting", queue]
             yield Violation(f"{waiting} jobs wait, but no token wakes a consumer", _keys(queue, keyspace).wake, queue)
     for queue in totals.labels("tokens"):

@@ -14,6 +14,9 @@ from ...connection.call import Script
 _STANDALONE = ("poll", "publish_one")
 """Scripts with keys of their own: one is about several queues, the other about few keys of one."""
 
+_OF_KIND = {"steer": ("_steering",), "publish": ("_arrivals",), "receive": ("_arrivals",), "room": ("_arrivals",)}
+"""Pieces that only the scripts of a kind need."""
+
 
 @cache
 def script(name: str) -> Script:
@@ -27,7 +30,7 @@ def _pieces(name: str) -> tuple[str, ...]:
         return "_common", f"_{kind}"
     if name in _STANDALONE:
         return "_common", "_leases"
-    return ("_common", "_queue", "_leases", "_steering") if kind == "steer" else ("_common", "_queue", "_leases")
+    return ("_common", "_queue", "_leases", *_OF_KIND.get(kind, ()))
 
 
 def definitions(piece: str) -> list[str]:

@@ -40,6 +40,7 @@ COUNTERS = (
     "revived",
     "removed",
     "purged",
+    "moved",
 )
 """The fields of a queue's meta that count its jobs since it was made, as the scripts write them."""
 
@@ -173,6 +174,8 @@ class Size:
     blocked: int
     outbox: int
     now: int
+    paused: bool = False
+    """Whether nothing is to be taken (``pause``)."""
     priorities: Mapping[int, int] = field(factory=dict)
     ages: Mapping[int, int] = field(factory=dict)
 
@@ -328,7 +331,8 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, outbox, descending, now, *rest = reply
+    exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, outbox, *rest = reply
+    descending, now, paused, *rest = rest
     order = DESCENDING if descending else ASCENDING
     priorities = [(priority_of(int(float(score)), order), number, waited) for score, number, waited in rest]
     return Size(
@@ -345,6 +349,7 @@ def size(reply: Any) -> Size:
         blocked=blocked,
         outbox=outbox,
         now=now,
+        paused=bool(paused),
         priorities={priority: number for priority, number, _ in priorities},
         ages={priority: waited for priority, _, waited in priorities if waited >= 0},
     )

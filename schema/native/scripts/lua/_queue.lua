@@ -9,6 +9,7 @@
 -- KEYS[7] wake       list    at most one token; carries no job
 -- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
 -- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows
+--          moves      zset    dead ids that are on the way to another queue (move.lua), by a number that only grows; named after meta
 -- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
 --                    published_at, due_at, expires_at; score (that in waiting) once it has left waiting and held for another
 --                    key; reason and error while dead; unique, the dedup key that it holds until it ends. Fields that no script
@@ -24,6 +25,7 @@
 
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
 local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
+local MOVES = string.sub(META, 1, -5) .. 'moves'
 
 local SCHEMA = 1
 -- What lies between the scores of two ranks in waiting.
@@ -281,6 +283,7 @@ local function renew_ttls(now)
   for key = 1, 9 do
     call('PEXPIRE', KEYS[key], expires)
   end
+  call('PEXPIRE', MOVES, expires)
   each_held(function(key) call('PEXPIRE', key, expires) end)
   return horizon - now
 end
@@ -365,12 +368,13 @@ local function promote(now, limit)
   return #due
 end
 
--- Puts a dead job into the outbox, for a client to forward to the dead letter exchange, which is in another cluster slot. The
--- number tells the queues there what they have already. It begins at the time, so that a deleted queue's numbers never come again.
-local function add_to_outbox(now, id)
+-- Puts a dead job into the outbox, for a client to forward to the dead letter exchange, which is in another cluster slot; or into
+-- the moves, for a client to bring to another queue. The number tells the queues there what they have already. It begins at the
+-- time, so that a deleted queue's numbers never come again.
+local function add_to_outgoing(outgoing, now, id)
   local number = math.max((tonumber(call('HGET', META, 'posted') or nil) or 0) + 1, now * 100)
   call('HSET', META, 'posted', string.format('%.0f', number))
-  call('ZADD', OUTBOX, string.format('%.0f', number), id)
+  call('ZADD', outgoing, string.format('%.0f', number), id)
 end
 
 -- Whether dead jobs wait for a client to forward them; false where they never do.
@@ -386,7 +390,7 @@ local function dead_letter(now, id, score, reason, text)
     release_unique(id)
   end
   if queue.dead_letter_exchange then
-    add_to_outbox(now, id)
+    add_to_outgoing(OUTBOX, now, id)
   end
   renew_arrivals({id})
   if queue.expires then
@@ -415,10 +419,16 @@ local function dead_letter_reply(id, number, time)
   return {id, number, string.format('%.0f', waiting_score_of(id)), time, deliveries, attempt('HGETALL', JOB .. id) or {}}
 end
 
--- Takes a job out of dead, and out of the outbox.
+-- Takes a job out of dead, out of the outbox and out of the moves.
 local function remove_dead(id)
   call('ZREM', OUTBOX, id)
+  call('ZREM', MOVES, id)
   return call('ZREM', DEAD, id)
+end
+
+-- Whether a dead job is on the way to another queue, and may be there already.
+local function is_moving(id)
+  return attempt('HEXISTS', JOB .. id, 'moved_to') == 1
 end
 
 local function has_message(id)
@@ -451,8 +461,11 @@ local function remove_from(place, id)
     account({id}, -1)
   end
   delete_jobs({id})
-  call('ZREM', place, id)
-  call('ZREM', OUTBOX, id)
+  if place == DEAD then
+    remove_dead(id)
+  else
+    call('ZREM', place, id)
+  end
 end
 
 -- Deletes a blocked job. One that waits for more than MAX_PER_CALL others goes in several calls, and stays blocked until the last
@@ -531,6 +544,7 @@ local function clear(key, limit)
   delete_jobs(some)
   if key == DEAD then
     in_slices('ZREM', OUTBOX, some)
+    in_slices('ZREM', MOVES, some)
   end
   in_slices('ZREM', key, some)
   return #some, #some == limit or #some < #ids

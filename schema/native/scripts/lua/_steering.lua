@@ -6,6 +6,7 @@ local STEERED = {
   reprioritise = {waiting = true, scheduled = true, blocked = true},
   edit = {waiting = true, scheduled = true, blocked = true},
   requeue = {dead = true},
+  move = {waiting = true, scheduled = true, dead = true},
   cancel = {waiting = true, scheduled = true, blocked = true},
   delete = {waiting = true, scheduled = true, blocked = true, dead = true, done = true},
 }
@@ -28,19 +29,23 @@ local function headers_of(head)
 end
 
 -- A message's head in which a header that it has, a text or a number, is another JSON value. Nothing else changes: cjson would not
--- give back what it has read. The name may stand in other places too, so the result is looked at.
+-- give back what it has read. The name may stand elsewhere too, in a header of a header, so the result is looked at.
 local function with_header(head, name, value)
-  local wanted, known = cjson.decode('[' .. value .. ']')[1], headers_of(head)[name]
-  if known == nil or known == wanted then
+  local pattern = '"' .. name .. '"%s*:%s*'
+  local first, last = string.find(head, pattern)
+  if not first then
     return head
   end
-  local first, last = string.find(head, '"' .. name .. '"%s*:%s*')
+  local wanted = cjson.decode('[' .. value .. ']')[1]
+  if string.find(head, pattern, last + 1) and headers_of(head)[name] == wanted then
+    return head
+  end
   while first do
     local changed = string.sub(head, 1, last) .. value .. string.sub(head, end_of_value(head, last + 1) + 1)
     if headers_of(changed)[name] == wanted then
       return changed
     end
-    first, last = string.find(head, '"' .. name .. '"%s*:%s*', last + 1)
+    first, last = string.find(head, pattern, last + 1)
   end
   return head
 end
@@ -132,6 +137,34 @@ local function run_now(now, id)
   return 'done'
 end
 
+-- Puts a job on the way to another queue, which is in another cluster slot: a client brings it there (moves.lua, receive.lua,
+-- moved.lua), this one or any later one. Until then it stands in dead, where nobody takes it.
+local function send_away(now, id, role, place, target)
+  if not has_message(id) then
+    return 'refused'
+  end
+  if role == 'waiting' then
+    account({id}, -1)
+    call('HSET', JOB .. id, 'score', call('ZSCORE', WAITING, id))
+  elseif role == 'scheduled' then
+    call('HSET', JOB .. id, 'due_at', call('ZSCORE', SCHEDULED, id))
+  end
+  add_to_outgoing(MOVES, now, id)
+  call('HSET', JOB .. id, 'moved_to', target, 'moved_from', role)
+  if role == 'dead' then
+    call('ZREM', OUTBOX, id)
+    return 'done'
+  end
+  call('ZADD', DEAD, now, id)
+  call('HSET', JOB .. id, 'reason', 'moved', 'error', 'on the way to queue ' .. target)
+  if queue.unique then
+    release_unique(id)
+  end
+  renew_arrivals({id})
+  call('ZREM', place, id)
+  return 'done'
+end
+
 local function remove_steered(id, role, place)
   if place then
     remove_from(place, id)
@@ -145,8 +178,12 @@ end
 -- Does an action to a job that stands in a place, of a role from which it can be done. Returns 'done', 'refused', 'same' where it is as
 -- it is to be, or 'more'.
 local function steer(now, action, id, role, place, ...)
-  if action == 'promote' then
+  if role == 'dead' and is_moving(id) then
+    return 'refused'
+  elseif action == 'promote' then
     return run_now(now, id)
+  elseif action == 'move' then
+    return send_away(now, id, role, place, ...)
   elseif action == 'reprioritise' then
     return reprioritise(id, role, ...)
   elseif action == 'edit' then

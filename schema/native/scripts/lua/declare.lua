@@ -19,6 +19,7 @@ local function last_for_ever()
   for key = 1, 9 do
     persist(KEYS[key])
   end
+  persist(MOVES)
   each_held(persist)
   call('HDEL', META, 'horizon')
   begin_ttl_renewal() -- finish() goes on with it

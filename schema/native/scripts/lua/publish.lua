@@ -23,15 +23,6 @@ local PUBLISHER = KEYS[15]
 local FIRST, WIDTH = 8, tonumber(ARGV[7])
 local has_keys = WIDTH > 6
 
-local function is_remembered(memory, number)
-  for first, last in string.gmatch(memory, '(%d+)%-(%d+)') do
-    if number >= tonumber(first) and number <= tonumber(last) then
-      return true
-    end
-  end
-  return false
-end
-
 -- Whether a job that has not ended holds a dedup key, or it is held for a time that is not over.
 local function is_unique_held(key)
   local holder = call('GET', UNIQUE .. key)
@@ -101,15 +92,6 @@ local function due_time(now, text)
   return tonumber(text) or now
 end
 
--- Idle consumers wait until the next event they know: they must hear of one that comes before it.
-local function schedule(jobs)
-  local next_due = lowest_score(SCHEDULED)
-  in_slices('ZADD', SCHEDULED, jobs)
-  if lowest_score(SCHEDULED) < next_due then
-    wake()
-  end
-end
-
 local function store(now, fresh)
   local sequence = call('HINCRBY', META, 'sequence', #fresh) - #fresh
   local waiting, scheduled, hashes = {}, {}, {}
@@ -151,44 +133,13 @@ local function store(now, fresh)
   count('published', #fresh)
 end
 
--- How many jobs, and how many bytes, are more than the queue may have waiting.
-local function excess()
-  local jobs = queue.max_length and call('ZCARD', WAITING) - queue.max_length or 0
-  local bytes = queue.max_bytes and (call('HGET', META, 'bytes') or 0) - queue.max_bytes or 0
-  return jobs, bytes
-end
-
--- Whether the queue rejects so many jobs more.
-local function is_full(fresh)
-  if queue.overflow ~= 'reject-publish' then
-    return false
+-- The bytes of the bodies of new jobs.
+local function bytes_to_come(fresh)
+  local bytes = 0
+  for _, i in ipairs(queue.max_bytes and fresh or {}) do
+    bytes = bytes + body_bytes(ARGV[i + 5])
   end
-  local jobs, bytes = excess()
-  if queue.max_bytes then
-    for _, i in ipairs(fresh) do
-      bytes = bytes + body_bytes(ARGV[i + 5])
-    end
-  end
-  return bytes > 0 or (queue.max_length and jobs + call('ZCARD', SCHEDULED) + #fresh > 0)
-end
-
--- Keeps waiting at its greatest length: the first jobs make room for the last.
-local function drop_head(now, limit)
-  local jobs, bytes = excess()
-  local dropped, freed = {}, 0
-  while #dropped < limit and freed <= MAX_FREED_BYTES and (jobs > #dropped or bytes > 0) do
-    local head = call('ZRANGE', WAITING, #dropped, #dropped, 'WITHSCORES')
-    if not head[1] then
-      break
-    end
-    if queue.max_bytes then
-      bytes = bytes - bytes_of({head[1]})
-      account({head[1]}, -1)
-    end
-    freed = freed + discard(now, head[1], head[2], 'maxlen', 'the queue was at its greatest length')
-    append(dropped, head[1])
-  end
-  in_slices('ZREM', WAITING, dropped)
+  return bytes
 end
 
 return reply_of(function()
@@ -203,7 +154,7 @@ return reply_of(function()
   local fresh, verdicts, duplicates = select_new()
   local created = not queue.schema and 1 or 0
   if #fresh > 0 then
-    if is_full(fresh) then
+    if queue.overflow == 'reject-publish' and is_full(#fresh, bytes_to_come(fresh)) then
       return {'overflow', queue.routes or '0'}
     end
     if not queue.schema then

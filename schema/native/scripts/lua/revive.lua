@@ -3,7 +3,7 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2…]  ids
--- Result    for each id 1, or 0 if it is not dead or has no message left to deliver
+-- Result    for each id 1, or 0 if it is not dead, has no message left to deliver, or is on the way to another queue
 
 return reply_of(function()
   local now = clock()
@@ -12,7 +12,7 @@ return reply_of(function()
   local verdicts, revived = {}, 0
   for i = 2, #ARGV do
     local id = ARGV[i]
-    local back = call('ZSCORE', DEAD, id) and has_message(id)
+    local back = call('ZSCORE', DEAD, id) and has_message(id) and not is_moving(id)
     if back then
       revive(id)
       revived = revived + 1

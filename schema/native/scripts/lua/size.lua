@@ -4,7 +4,7 @@
 -- ARGV[1]   now
 -- ARGV[2]   '1' to count the waiting jobs of each priority as well
 -- Result    {1 if the queue exists, in waiting, due, scheduled for later, held, dead, done, consumers with a lease, routes, next
---           due ms or -1, blocked, dead letters in the outbox, 1 if the order is descending, now, and for each priority in waiting
+--           due ms or -1, blocked, dead letters in the outbox, 1 if the order is descending, now, 1 if it is paused, and for each priority in waiting
 --           {score of its first job, how many, ms for which that has waited or -1}}
 --
 -- Due jobs are no part of the priorities: only their hashes tell, and there may be a million of them.
@@ -53,6 +53,7 @@ return reply_of(function()
     call('ZCARD', OUTBOX),
     queue.priority_order == 'descending' and 1 or 0,
     now,
+    queue.paused and 1 or 0,
   }
   for _, priority in ipairs(ARGV[2] == '1' and priorities(now) or {}) do
     append(counts, priority)

@@ -4,7 +4,7 @@
 -- ARGV[1]   now
 -- ARGV[2]   action, see _steering.lua
 -- ARGV[3]   id
--- ARGV[4…]  what the action needs: reprioritise the priority; edit the payload, what it is ('task', 'json' or 'other'), and as JSON the
+-- ARGV[4…]  what the action needs: reprioritise the priority; move the other queue; edit the payload, what it is ('task', 'json' or 'other'), and as JSON the
 --           texts of a task's arguments and keyword arguments
 -- Result    'done', 'missing', 'held', 'refused', or 'more' if the call is to be sent again
 

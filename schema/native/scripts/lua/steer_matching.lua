@@ -25,11 +25,11 @@ local KEY_OF = {waiting = WAITING, scheduled = SCHEDULED, failed = DEAD, cancell
 local ROLES = {failed = 'dead', cancelled = 'dead', completed = 'done'}
 
 -- Jobs that are fetched and looked at before the clock is looked at again.
-local CHUNK = 20
+local CHUNK = 10
 
 -- A message of more bytes is not read here, and no more are read in one step.
 local MOST_BYTES = 64 * 1024
-local MOST_BYTES_PER_STEP = 512 * 1024
+local MOST_BYTES_PER_STEP = 256 * 1024
 
 local action, state, limit, patience = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local is_dry = ARGV[7] == '1'
@@ -70,9 +70,9 @@ end
 
 -- Whether a job is meant; nil if it is too large to tell here.
 local function matches(id, now, began, score)
-  local found = attempt('HMGET', JOB .. id, 'published_at', 'reason', 'error') or {}
+  local found = attempt('HMGET', JOB .. id, 'published_at', 'reason', 'error', 'moved_to') or {}
   local since = has_ended and score or tonumber(found[1] or nil)
-  if (since or 0) > began or (role == 'dead' and (found[2] == 'cancelled') ~= (state == 'cancelled')) then
+  if (since or 0) > began or (role == 'dead' and found[4]) or (role == 'dead' and (found[2] == 'cancelled') ~= (state == 'cancelled')) then
     return false
   end
   if (oldest and not (since and now - since >= oldest)) or (youngest and not (since and now - since < youngest)) then
