@@ -28,8 +28,9 @@ def empty(payload: Any) -> None:
 @app.task(name="stamp")  # type: ignore[untyped-decorator]
 def stamp(payload: Any) -> None:
     """Says how many seconds after its publishing it began."""
+    seconds = time.time() - payload["at"]
     with redis.Redis.from_url(os.environ[LEDGER]) as ledger:
-        ledger.rpush(LEDGER_KEY, time.time() - payload["at"])
+        ledger.rpush(LEDGER_KEY, seconds)
 
 
 app.task(name=f"{CLASSES}.Empty")(empty.run)

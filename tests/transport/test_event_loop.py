@@ -96,3 +96,15 @@ def test_a_closed_connection_leaves_no_timer_that_would_still_go_off(connection,
             hub.run_once()
     connection.close()
     assert all(entry.canceled for _, _, entry in hub.timer.queue)
+
+
+def test_a_pool_says_what_it_wants_to_write_in_the_turn_in_which_it_was_given_a_task(connection, hub):
+    """A pool of processes says so in a tick of its own; the poller's next take, a round trip, must not come before it writes."""
+    happened = []
+    with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=lambda _message: happened.append("given")):
+        connection.transport.register_with_event_loop(connection, hub)
+        # The loop's ticks have no order, so some of so many come before the poller's.
+        hub.on_tick.update(lambda at=at: happened.append(at) for at in range(64))
+        Producer(channel).publish("now", routing_key="q")
+        turn_until(hub, lambda: "given" in happened)
+    assert set(happened[happened.index("given") + 1 :]) == set(range(64))

@@ -215,6 +215,7 @@ class Poller:
                 self._ready.deliver_guarded(self._loop)
                 if self._yields():
                     break
+            self._let_pool_write()
             return
         self._start_waits()
         for wait in self._waits:
@@ -237,6 +238,16 @@ class Poller:
         if self._has_yielded:
             self._waker.wake()
         return self._has_yielded
+
+    def _let_pool_write(self) -> None:
+        """Has a pool of processes say now, in its own tick, that it wants to write what it was just given.
+
+        Its tick may have come before this one. It would then write only in the turn after the next, once this poller has taken
+        again: a round trip, for which the task in hand would not begin.
+        """
+        for tick in list(self._loop.on_tick):
+            if tick != self.tick:
+                tick()
 
     def _lingers(self, channel: Channel) -> bool:
         """Whether a channel's acks, and its next take with them, are to wait for more: so a few make one round trip."""
