@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..migrations.engine import Engine
-from ..migrations.local import LocalEngine
+from ..migrations.local import LocalEngine, has_columnar
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.errors import UsageError
 from .status import Status
@@ -27,12 +27,14 @@ def get_engine(
 ) -> Engine:
     """The engine of this name. Raises UsageError with the command to install it, if it is not there.
 
-    All arguments but ``throttle`` are Spark's: see SparkEngine.
+    ``master`` and ``settings`` are Spark's: see SparkEngine.
     """
     if name == LocalEngine.name:
-        if master or work or partitions or settings:
-            raise UsageError("--master, --work, --partitions and --conf are for --engine spark")
-        return LocalEngine(throttle)
+        if master or settings:
+            raise UsageError("--master and --conf are for --engine spark")
+        if (work or partitions) and not has_columnar():
+            raise UsageError("--work and --partitions need processes: pip install 'ferryman[columnar]'")
+        return LocalEngine(throttle, work, partitions)
     try:
         from ..spark.engine import SparkEngine
     except ModuleNotFoundError as error:
@@ -84,15 +86,18 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
         type=click.Choice(["local", "spark"]),
         default="local",
         show_default=True,
-        help="local: in this process, in memory. spark: any size (pip install 'ferryman[spark]').",
+        help="local: this machine, of a large keyspace all cores (pip install 'ferryman[columnar]'). spark: a cluster "
+        "(pip install 'ferryman[spark]').",
     ),
     click.option("--master", metavar="URL", help="Spark: the cluster to use. Default: the cores of this machine."),
     click.option(
         "--work",
         metavar="DIR",
-        help="Spark: a folder that the driver and all executors share. Default: a temporary one, for this machine alone.",
+        help="A folder for what is read; all executors share it. Default: a temporary one, for this machine alone.",
     ),
-    click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Spark: how many tasks. Default: by size."),
+    click.option(
+        "--partitions", type=click.IntRange(min=1), metavar="N", help="Into how many parts the work is cut. Default: by size."
+    ),
     click.option(
         "--conf",
         metavar="NAME=VALUE",

@@ -180,7 +180,7 @@ class _Tables(_Report):
         try:
             import pyarrow.parquet
 
-            from ..spark import tables
+            from ..migrations.engine import tables
         except ModuleNotFoundError as error:
             raise UsageError(f"{self.path}: reports in Parquet need {error.name}: pip install 'ferryman[spark]'") from None
         self._arrow, self._tables = pyarrow, tables

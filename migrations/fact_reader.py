@@ -88,9 +88,11 @@ class ReadSummary:
     groups: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``JobGroup.hash``, of the jobs that no facts speak of."""
     field_sets: dict[int, tuple[bytes, ...]] = field(factory=dict)
-    """The fields of their records by the hash of these (spark/key_rows.py)."""
+    """The fields of their records by the hash of these (engine/key_rows.py)."""
     files: list[str] = field(factory=list)
-    """The files with their traces."""
+    """The files with their key rows (engine/key_rows.py)."""
+    facts: list[str] = field(factory=list)
+    """The files with the facts (engine/snapshot.py)."""
 
     def to_json(self) -> dict[str, Any]:
         """For the summary row of a task."""
@@ -103,6 +105,7 @@ class ReadSummary:
             "homes": [[key, *group] for key, group in self.groups.items()],
             "shapes": [[key, *(name.hex() for name in names)] for key, names in self.field_sets.items()],
             "files": self.files,
+            "facts": self.facts,
         }
 
     @classmethod
@@ -118,4 +121,5 @@ class ReadSummary:
             summary.groups.update((key, (queue, state)) for key, queue, state in row["homes"])
             summary.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in row["shapes"])
             summary.files += row["files"]
+            summary.facts += row["facts"]
         return summary

@@ -7,7 +7,7 @@ Splits of a zset or list begin and end at items, not at indexes, so they fit tog
 began then. Splits of a set or hash are ranges of positions, as those of a whole keyspace are (scan.py): only where it is a hash
 table, and where the server's cursors are positions.
 
-Only reads. Called by ``spark/longkeys.py``; index_slices.py cuts indexes in another way.
+Only reads. Called by ``engine/longkeys.py``; index_slices.py cuts indexes in another way.
 """
 
 from __future__ import annotations

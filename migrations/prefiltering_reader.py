@@ -5,7 +5,7 @@
 
 When all is read, the jobs that stand elsewhere than they claim, and those unverified, are the mismatches: what was remembered of
 them becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
-stands what can be kept in memory; spark/key_rows.py does the same for any size. Called by the local engine.
+stands what can be kept in memory; engine/key_rows.py does the same for any size. Called by the local engine.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ bounded by PIECE, or by the largest single key.
 
 Only reads. Decoding is rdb-py's, and hashes whose fields expire are written anew for it (fieldttl.py). Streams and modules are no
 data of any queue here; they are counted, not read. Called by the local engine and by Spark tasks, which decode most of a file in
-columns (spark/rdbcolumns.py). Whether a file is what its server wrote, its checksum tells (checksum.py).
+columns (columnar/rdbcolumns.py). Whether a file is what its server wrote, its checksum tells (checksum.py).
 
 rdb-py makes room for a packed text of any size, and ends the process when there is none. So where a size is found that no text
 has, another process tries first, whether it is one or the bytes only look like it.

@@ -47,7 +47,7 @@ class IndexKey:
         object.__setattr__(self, "factor", factor | 1 if self.is_scored else 0)
 
     def placement_hash(self, score: float) -> int:
-        """The hash of standing here with this score; spark/key_rows.py computes the same for whole arrays."""
+        """The hash of standing here with this score; migrations/engine/key_rows.py computes the same for whole arrays."""
         bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
         # Scores differ in few bits, and hashes are added up: what is added must not.
         found = (self.base + bits * self.factor) % WORD

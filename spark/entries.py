@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from ..migrations.columnar.columns import Hashes
+from ..migrations.engine.tables import Column, Table, bigint_column, text_column
 from ..schema.fact import Entry
-from .columns import Hashes
-from .tables import Column, Table, bigint_column, text_column
 
 _MAP = pa.map_(pa.binary(), pa.field("value", pa.binary()))
 _MEMBERS = pa.list_(pa.field("element", pa.binary()))
@@ -26,6 +26,10 @@ _SCORES = pa.list_(pa.field("element", pa.float64()))
 @frozen
 class _Maps(Column):
     """A column of dicts."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _MAP
 
     def cells(self, rows: Sequence[Any]) -> pa.Array:
         found = list(map(self.get, rows))
@@ -69,13 +73,13 @@ ENTRIES: Table[Entry] = Table(
     "entries",
     _entry,
     (
-        Column("key", "binary", pa.binary()),
+        Column("key", "binary"),
         text_column("redis_type"),
         bigint_column("ttl_ms"),
-        Column("index", "bigint", pa.int64(), get=lambda entry: entry.offset),
-        _Maps("fields", "map<binary, binary>", _MAP, get=lambda entry: entry.value if entry.redis_type == "hash" else None),
-        Column("members", "array<binary>", _MEMBERS, get=_members),
-        Column("scores", "array<double>", _SCORES, get=_scores),
+        Column("index", "bigint", get=lambda entry: entry.offset),
+        _Maps("fields", "map<binary, binary>", get=lambda entry: entry.value if entry.redis_type == "hash" else None),
+        Column("members", "array<binary>", get=_members),
+        Column("scores", "array<double>", get=_scores),
     ),
 )
 """What each key holds, or a part of a long one that begins at ``index``. All values are null for types that are not read."""

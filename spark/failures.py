@@ -8,10 +8,7 @@ whatever starts Spark or lets it work, and by the tasks themselves, which say wh
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import re
-import socket
 from collections.abc import Iterator
 
 from py4j.protocol import Py4JError
@@ -19,38 +16,6 @@ from pyspark.errors import PySparkException
 
 from ..schema import errors
 from ..schema.errors import FerrymanError, ServerError, UsageError
-
-
-@contextlib.contextmanager
-def located(work: str) -> Iterator[None]:
-    """Adds to a FerrymanError inside the block what a task was doing, and on which machine."""
-    try:
-        yield
-    except FerrymanError as error:
-        raise type(error)(f"{error} [{work}, on {socket.gethostname()}]") from error
-
-
-@contextlib.contextmanager
-def work_errors(folder: str) -> Iterator[None]:
-    """Turns what goes wrong with files below the work folder, inside the block, into a ServerError that says what to do."""
-    try:
-        yield
-    except (BrokenPipeError, InterruptedError):
-        raise
-    except OSError as error:
-        path = os.fsdecode(error.filename) if error.filename else folder
-        reason, remedy = _REMEDIES.get(error.errno or 0, (error.strerror or str(error), "see to that folder"))
-        raise ServerError(f"{path}: {reason}; {remedy}, and go on with --resume, or begin again") from error
-
-
-_FULL = "there is no room left for what is read", "make room, or let --work name a folder with more"
-_LOCKED = "it can't be written to", "let --work name a folder that the driver and all executors may write to"
-_LOST = "it is gone, or not the same folder on every machine", "let --work name one that lasts and that all of them share"
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _LOCKED),
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ESTALE), _LOST),
-}
 
 
 @contextlib.contextmanager

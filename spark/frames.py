@@ -13,16 +13,21 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from typing import Any
 
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from ..migrations.engine import audit, listing
+from ..migrations.engine.file_snapshot import FileSnapshot, take
+from ..migrations.engine.key_scan import task_count
+from ..migrations.engine.output import Results
+from ..migrations.engine.step import RowsInFiles
+from ..migrations.engine.tables import FACTS, FINDINGS, Table, batches
 from ..migrations.source import open_source
 from ..schema.connection.address import Address
-from . import audit, listing, preflight
-from .key_scan import task_count
-from .snapshot import Snapshot, take
-from .tables import FINDINGS
+from . import preflight
+from .runner import Batches, SparkRunner
 
 
 @frozen
@@ -30,25 +35,43 @@ class Frames:
     """The tables of one keyspace at one moment."""
 
     spark: SparkSession = field(repr=False)
-    snapshot: Snapshot
+    snapshot: FileSnapshot
     folder: str
 
     def facts(self) -> DataFrame:
         """What each key states."""
-        return self.snapshot.facts.frame()
+        facts, tasks = self.snapshot.facts, self.snapshot.tasks
+
+        def read_buckets(rows: Batches) -> Batches:
+            for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
+                yield from batches(FACTS, facts.all(bucket))
+
+        return self.spark.range(0, tasks, 1, tasks).mapInArrow(read_buckets, FACTS.ddl)
 
     def jobs(self) -> DataFrame:
         """Every job that has a record."""
-        return listing.jobs(self.snapshot, self._path("jobs")).frame()
+        return self._frame(listing.jobs(self.snapshot, self._path("jobs")))
 
     def findings(self) -> DataFrame:
         """Every broken rule."""
-        found = audit.findings(self.snapshot, self._path("findings")).frame()
+        found = self._frame(audit.findings(self.snapshot, self._path("findings")))
         batch = FINDINGS.batch(audit.of_keyspace(self.snapshot))
         return found.unionByName(self.spark.createDataFrame(batch.to_pylist(), FINDINGS.ddl))
 
+    def _frame(self, results: Results[Any]) -> DataFrame:
+        """The rows of a step. Paths get a scheme: without it one may be of a cluster's own file system."""
+        assert isinstance(results, RowsInFiles), "a FileSnapshot's"
+        read = self.spark.read.schema(results.table.ddl)
+        return (
+            read.parquet(*(f"file://{path}" for path in results.files)) if results.files else _nothing(self.spark, results.table)
+        )
+
     def _path(self, table: str) -> str:
         return tempfile.mkdtemp(prefix=f"{table}-", dir=self.folder) + "/table"
+
+
+def _nothing(spark: SparkSession, table: Table[Any]) -> DataFrame:
+    return spark.createDataFrame([], table.ddl)
 
 
 def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | None = None) -> Frames:
@@ -66,4 +89,6 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     preflight.check(spark, folder)
     # Who asks for facts wants those of all jobs.
-    return Frames(spark, take(spark, address, now, f"{folder}/facts", task_count(address), prefiltering=False), folder)
+    return Frames(
+        spark, take(SparkRunner(spark), address, now, f"{folder}/facts", task_count(address), prefiltering=False), folder
+    )

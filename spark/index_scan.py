@@ -16,6 +16,10 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ..migrations.columnar.resp_views import RespReader
+from ..migrations.columnar.zsets import read_members
+from ..migrations.engine.key_scan import merge_streams
+from ..migrations.engine.worker import prepare_process
 from ..migrations.index_slices import IndexSlice, cut_slices
 from ..migrations.key_splits import KeySplit
 from ..migrations.long_keys import Sizes
@@ -31,11 +35,7 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.job_index import JobIndex
 from ..schema.text import to_text
-from .key_scan import merge_streams
 from .projection import Projection
-from .resp_views import RespReader
-from .worker import prepare_process
-from .zsets import read_members
 
 SPARE = 100
 """Members for which a chunk has room besides: others may have come since the index was cut."""

@@ -13,13 +13,13 @@ from enum import StrEnum
 from attrs import frozen
 
 from ..migrations.counting import count
+from ..migrations.engine.tables import Table, bigint_column, enum_column, text_column
 from ..migrations.queues import QueueStatus, counted, statuses
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .single_task import read_in_one_task
-from .tables import Table, bigint_column, enum_column, text_column
 
 
 @frozen

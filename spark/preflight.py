@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ..migrations.engine import Progress, silent
+from ..migrations.engine.failures import located
 from ..schema.errors import ServerError, UsageError
-from .failures import located
+from .runner import Batches, run_action
 from .session import is_here
-from .step import Batches, run_action
 
 TIMEOUT_SECONDS = 300.0
 """Seconds in which the first executor must have answered: a cluster may have to fetch images and to start machines."""

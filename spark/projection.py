@@ -17,6 +17,10 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from ..migrations.columnar.columns import NO_TTL, DecodedKeys, FieldValues, Hashes, entries_of
+from ..migrations.columnar.hashes import KeyTest, read_fields, read_hashes, record_guess, record_test
+from ..migrations.columnar.resp_views import RespReader
+from ..migrations.engine.tables import BASE64, BYTES, ROWS, batches
 from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
 from ..schema.columnar.binary_views import BinaryViews
@@ -24,11 +28,7 @@ from ..schema.connection.address import Address
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.errors import UsageError
 from ..schema.text import to_bytes
-from .columns import NO_TTL, DecodedKeys, FieldValues, Hashes, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
-from .hashes import KeyTest, read_fields, read_hashes, record_guess, record_test
-from .resp_views import RespReader
-from .tables import BASE64, BYTES, ROWS, batches
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
+from ..migrations.engine.key_scan import task_count
 from ..migrations.fact_reader import FactReader
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.family import Keyspace
-from .key_scan import task_count
 from .spill import Spill
 
 

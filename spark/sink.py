@@ -21,6 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ..migrations.engine.tables import JOBS
 from ..migrations.packed_jobs import identity
 from ..migrations.partition_writer import open_partition, send
 from ..migrations.plan import requeued
@@ -35,7 +36,6 @@ from ..schema.job import Job, State
 from ..schema.rule import Severity
 from ..schema.text import show
 from ..schema.totals import Totals
-from .tables import JOBS
 
 REQUIRED = ("id", "queue", "name", "state")
 

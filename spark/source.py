@@ -47,6 +47,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..migrations.cluster_scan import Cluster, Owner
+from ..migrations.columnar.columns import entries_of
+from ..migrations.columnar.hashes import of_family
+from ..migrations.columnar.rdbcolumns import unproven
+from ..migrations.columnar.resp_views import RespReader
+from ..migrations.engine.key_scan import ScanRange, scan_ranges, sorted_in_chunks
+from ..migrations.engine.tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
+from ..migrations.engine.worker import prepare_process
 from ..migrations.rdbfile import NotAPiece, Piece
 from ..migrations.recheck import open_recheck
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
@@ -58,21 +65,14 @@ from ..schema.connection.connect import server_errors
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError, UsageError
-from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
-from .hashes import of_family
 from .index_scan import IndexReader, index_of
-from .key_scan import ScanRange, scan_ranges, sorted_in_chunks
 from .poll import EVENTS, TOTALS, totals
 from .projection import EntireKeys, Projection, parse_fields
-from .rdbcolumns import unproven
-from .resp_views import RespReader
 from .single_task import read_in_one_task
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
-from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
 from .user_schema import is_full_schema, with_user_schema
-from .worker import prepare_process
 
 TABLES: Mapping[str, Table[Any] | None] = {
     "jobs": JOBS,

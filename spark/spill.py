@@ -15,8 +15,8 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from ..migrations.engine.tables import FACTS, fact_bytes
 from ..schema.fact import Fact, Subject, join
-from .tables import FACTS, fact_bytes
 
 MEMORY = 64 << 20
 """Bytes of facts that wait to be written, about."""

@@ -21,12 +21,12 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ..migrations.engine.tables import batches
 from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address
 from ..schema.errors import ServerError
 from .poll import TOTALS, events, totals
 from .stream_state import BEGINNING, StreamState
-from .tables import batches
 
 T = TypeVar("T")
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import pyarrow as pa
 from attrs import field, frozen
 
+from ..migrations.engine.tables import batches
 from ..schema.errors import UsageError
 from .poll import EVENTS, Event, EventKind
-from .tables import batches
 
 BEGINNING = 0
 """The number of no poll, from which a new stream begins."""

@@ -1,6 +1,6 @@
 """Field sets: records whose fields have the same names in the same order, told apart in thousands of hashes at once.
 
-What is done once for each combination of fields is not done for each record. Called by spark/columns.py and key_rows.py.
+What is done once for each combination of fields is not done for each record. Called by key_rows.py and by projections.
 tests/schema/columnar/test_field_sets.py. Pure.
 """
 

@@ -16,11 +16,11 @@ from attrs import define, field
 from ferryman.cli.audit_page import doubts
 from ferryman.cli.report import Outcome, Reports, open_reports
 from ferryman.migrations.engine import AGES, OLDER, UNDATED, Census, Difference, age_of
+from ferryman.migrations.engine.tables import DIFFERENCES, FINDINGS
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity
 from ferryman.schema.text import show
-from ferryman.spark.tables import DIFFERENCES, FINDINGS
 from ferryman.testing.keyspaces import store
 
 from ..support.captures import Capture, capture, load

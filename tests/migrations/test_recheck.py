@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 from ferryman.compat.kue.keys import padded
-from ferryman.migrations import local
 from ferryman.migrations.atomic_read import AtomicReader, open_reader
+from ferryman.migrations.engine import audit
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.recheck import LOOKS, Recheck, open_recheck
 from ferryman.migrations.subjects import SubjectBuilder
@@ -110,7 +110,7 @@ def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved
     assert not census.passing
     with moving(moved.server, moved.steps) as taken:
         with monkeypatch.context() as patch:
-            patch.setattr(local, "open_recheck", NothingRechecked)
+            patch.setattr(audit, "open_recheck", NothingRechecked)
             false_ones = next((found for found in _audits(moved, engine) if found != moved.injected), None)
         assert false_ones is not None, "jobs did not move fast enough for this test to mean anything"
         assert false_ones > moved.injected

@@ -7,12 +7,13 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
-from ferryman.spark.comparison import MISMATCHES, _match_task
-from ferryman.spark.job_digests import DIGESTS, JobDigest
-from ferryman.spark.order_check import SCHEMA
-from ferryman.spark.shuffle import ShuffleFile, read_bucket
-from ferryman.spark.tables import decode_text
+from ferryman.migrations.engine.comparison import _match_task
+from ferryman.migrations.engine.groups import Groups
+from ferryman.migrations.engine.job_digests import DIGESTS, JobDigest
+from ferryman.migrations.engine.job_selection import BY_PART, Mismatch
+from ferryman.migrations.engine.order_check import SCHEMA
+from ferryman.migrations.engine.shuffle import ShuffleFile, read_bucket
+from ferryman.migrations.engine.tables import decode_text
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -38,16 +39,15 @@ def matched_by_tasks(folder: Path, sides: list[list[JobDigest]], buckets: int) -
         file.write(DIGESTS.batch(side))
         file.close()
         paths.append([path])
-    batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
-    *found, last = _match_task(*paths, buckets, str(folder))(iter([batch]))
-    summary = json.loads(last.column("tail")[0].as_py())
-    rows = Counter(row for each in found for row in MISMATCHES.rows(each.drop_columns(["tail"])))
-    assert summary["mismatches"] == rows.total()
+    summaries = [json.loads(_match_task(*paths, buckets, str(folder))(bucket)) for bucket in range(buckets)]
+    mismatches = Groups(BY_PART, tuple(file for summary in summaries for file in summary["mismatches"]), buckets)
+    rows = Counter[object](row for bucket in range(buckets) for row in mismatches.rows(bucket))
     positions: Counter[object] = Counter()
+    files = [file for summary in summaries for file in summary["positions"]]
     for bucket in range(buckets):
-        for each in read_bucket(summary["positions"], bucket, buckets, SCHEMA):
+        for each in read_bucket(files, bucket, buckets, SCHEMA):
             positions.update((decode_text(row.pop("queue")), *row.values()) for row in each.drop_columns(["number"]).to_pylist())
-    return rows, positions, summary["matched"]
+    return rows, positions, sum(summary["matched"] for summary in summaries)
 
 
 def expected(sides: list[list[JobDigest]]) -> tuple[Counter[object], Counter[object], int]:
@@ -65,7 +65,7 @@ def expected(sides: list[list[JobDigest]]) -> tuple[Counter[object], Counter[obj
             continue
         for is_expected, those in ((True, ours), (False, theirs)):
             for each in those:
-                rows[MISMATCHES.make(each.scope, each.subject, each.part, is_expected)] += 1
+                rows[Mismatch(each.scope, each.subject, each.part, is_expected)] += 1
     return rows, positions, matched
 
 

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 import redis
 from attrs import evolve
+from ferryman.migrations.columnar.hashes import record_test
+from ferryman.migrations.engine.tables import ROWS
 from ferryman.migrations.long_keys import CHUNK
 from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.spark.entries import ENTRIES
-from ferryman.spark.hashes import record_test
 from ferryman.spark.projection import parse_fields
 from ferryman.spark.source import Ferryman
-from ferryman.spark.tables import ROWS
 from ferryman.testing.keyspaces import dump
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema

@@ -24,8 +24,7 @@ from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.failures import named_error
-from ferryman.spark.step import Batches, run_step
-from ferryman.spark.tables import FINDINGS
+from ferryman.spark.runner import SparkRunner
 from ferryman.testing.keyspaces import store
 from pyspark.sql import SparkSession
 
@@ -174,28 +173,25 @@ def kill(group: Watched) -> None:
 # Executors themselves
 
 
-def test_tasks_whose_process_dies_every_time_are_one_line(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def die(_rows: Batches) -> Batches:
+def test_tasks_whose_process_dies_every_time_are_one_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    def die(_part: int) -> str:
         os._exit(9)
-        yield
 
     with pytest.raises(ServerError) as caught:
-        run_step(spark.range(1), die, FINDINGS, f"{tmp_path}/findings", "dying")
+        SparkRunner(spark).run(die, 1, "dying")
     assert str(caught.value).startswith("Spark gave up: Job aborted due to stage failure: Task ")
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_module_that_executors_lack_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    def import_it(_rows: Batches) -> Batches:
+def test_a_module_that_executors_lack_is_named(spark: SparkSession) -> None:
+    def import_it(_part: int) -> str:
         import no_such_module  # type: ignore[import-not-found]  # noqa: F401
 
-        yield
+        return ""
 
     with pytest.raises(UsageError, match=r"has no module 'no_such_module': install ferryman\[spark\] there"):
-        run_step(spark.range(1), import_it, FINDINGS, f"{tmp_path}/findings", "importing")
+        SparkRunner(spark).run(import_it, 1, "importing")
 
 
 def test_a_spark_that_stops_at_its_start_is_one_line() -> None:

@@ -18,8 +18,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.step import Batches, run_step
-from ferryman.spark.tables import FINDINGS
+from ferryman.spark.runner import SparkRunner
 from ferryman.testing.keyspaces import dump, store
 from pyspark.sql import SparkSession
 
@@ -144,15 +143,12 @@ def test_a_server_that_is_down_is_one_error(engine: SparkEngine, capfd: pytest.C
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_error_in_a_task_is_that_error_and_nothing_is_printed(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def fail(_rows: Batches) -> Batches:
+def test_an_error_in_a_task_is_that_error_and_nothing_is_printed(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(_part: int) -> str:
         raise ServerError("ferryman://:***@far:6379/0: can't be reached")
-        yield
 
     with pytest.raises(ServerError) as caught:
-        run_step(spark.range(10), fail, FINDINGS, f"{tmp_path}/findings", "failing")
+        SparkRunner(spark).run(fail, 10, "failing")
     assert str(caught.value).startswith("ferryman://:***@far:6379/0: can't be reached [failing, part ")
     assert capfd.readouterr() == ("", "")
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import redis
+from ferryman.migrations.columnar.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_hashes, read_lists, record_test
+from ferryman.migrations.columnar.resp_views import RespReader
 from ferryman.migrations.long_keys import LIST_CHUNK
 from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
@@ -16,8 +18,6 @@ from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
-from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_hashes, read_lists, record_test
-from ferryman.spark.resp_views import RespReader
 from redis.exceptions import NoPermissionError
 
 from ..support.captures import captures

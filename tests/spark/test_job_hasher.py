@@ -7,8 +7,8 @@ from typing import Any
 from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.compare import differences
+from ferryman.migrations.engine.job_hasher import JobHasher
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.job_hasher import JobHasher
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 

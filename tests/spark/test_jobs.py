@@ -18,7 +18,15 @@ import pytest
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
-from ferryman.migrations.engine import Progress, Summary
+from ferryman.migrations.engine import Progress, Summary, placement_check
+from ferryman.migrations.engine.job_digests import DIGESTS, JobDigest, digests_of
+from ferryman.migrations.engine.job_hasher import JobHasher
+from ferryman.migrations.engine.jobs import FactJobs
+from ferryman.migrations.engine.key_row_jobs import KeyRowJobs
+from ferryman.migrations.engine.key_rows import KeyRowWriter
+from ferryman.migrations.engine.migrate import write_batch
+from ferryman.migrations.engine.outgoing import OutgoingJob, OutgoingTable
+from ferryman.migrations.engine.placement_check import KeyRows
 from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.packed_jobs import identity
@@ -35,14 +43,7 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.jobnumber import number_of
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.totals import Totals
-from ferryman.spark import placement_check
-from ferryman.spark.batch_writer import OutgoingJob, OutgoingTable, write_batch
-from ferryman.spark.job_digests import DIGESTS, JobDigest, digests_of
-from ferryman.spark.job_hasher import JobHasher
-from ferryman.spark.jobs import FactJobs, KeyRowJobs
-from ferryman.spark.key_rows import KeyRowWriter
-from ferryman.spark.placement_check import KeyRows
-from ferryman.spark.step import Cancelled, in_background
+from ferryman.spark.runner import Cancelled, in_background
 from ferryman.testing.keyspaces import dump
 from ferryman.testing.keyspaces import store as store_jobs
 

@@ -14,7 +14,11 @@ from ferryman.compat.kombu import FAMILY as KOMBU
 from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations.engine import Census, Engine
+from ferryman.migrations.columnar.columns import NO_TTL, Hashes
+from ferryman.migrations.engine import Census, Engine, key_rows
+from ferryman.migrations.engine.file_snapshot import take
+from ferryman.migrations.engine.key_rows import KeyRowWriter, hash_of_names, placement_hashes
+from ferryman.migrations.engine.runner import InProcess
 from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
@@ -22,15 +26,10 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.prefilter import IndexKey
 from ferryman.schema.rule import Finding
-from ferryman.spark import audit_input, key_rows
-from ferryman.spark.columns import NO_TTL, Hashes
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.key_rows import KeyRowWriter, hash_of_names, placement_hashes
-from ferryman.spark.snapshot import take
 from ferryman.testing.keyspaces import store
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from ..support.keyspace import inject_all
 from ..support.servers import Server
@@ -90,32 +89,27 @@ def test_records_with_fields_in_too_many_combinations_are_facts(
     assert 0 < len(keys) < len(records)
 
 
-def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+def test_sound_jobs_become_no_facts(server: Server, tmp_path: Path) -> None:
     store(server.client(), FAMILY, "q", JOBS, NOW)
-    snapshot = take(spark, address(server), NOW, str(tmp_path / "facts"), 3)
+    snapshot = take(InProcess(), address(server), NOW, str(tmp_path / "facts"), 3)
     active = {job.id for job in JOBS if job.state is State.ACTIVE and not job.ttl}
-    assert {row.job_id for row in snapshot.subjects().select("job_id").distinct().collect()} == active
+    assert {subject.job_id for bucket in range(3) for subject in snapshot.facts.subjects(bucket)} == active
     assert snapshot.accepted.jobs == len(JOBS) - len(active)
-    assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
+    assert snapshot.totals == take(InProcess(), address(server), NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
 
 
-def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+def test_where_no_job_is_a_fact_nobody_looks_for_facts(server: Server, tmp_path: Path) -> None:
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
-    assert take(spark, address(server), NOW, str(tmp_path / "undamaged"), 3).all_accepted
+    assert not take(InProcess(), address(server), NOW, str(tmp_path / "undamaged"), 3).has_facts
     client.zrem("q:jobs", *client.zrange("q:jobs", 0, 0))
-    assert not take(spark, address(server), NOW, str(tmp_path / "mismatched"), 3).all_accepted
+    assert take(InProcess(), address(server), NOW, str(tmp_path / "mismatched"), 3).has_facts
     client.flushall()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.ACTIVE and not job.ttl][:1], NOW)
-    assert not take(spark, address(server), NOW, str(tmp_path / "unverified"), 3).all_accepted
+    assert take(InProcess(), address(server), NOW, str(tmp_path / "unverified"), 3).has_facts
 
 
-@pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])
-def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_key_rows(
-    engine: SparkEngine, server: Server, monkeypatch: pytest.MonkeyPatch, joined: bool
-) -> None:
-    if joined:
-        monkeypatch.setattr(audit_input, "MOST_FACTS", 0)
+def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_key_rows(engine: SparkEngine, server: Server) -> None:
     client = server.client()
     store(client, FAMILY, "q", JOBS, NOW)
     inject_all(client, FAMILY, "q", JOBS, NOW)
@@ -136,14 +130,14 @@ def test_a_snapshot_file_is_audited_in_the_same_way(engine: SparkEngine, server:
     assert "KUE-4" in {finding.rule for finding in expected[0]}
 
 
-def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSession, server: Server, tmp_path: Path) -> None:
+def test_messages_in_lists_are_left_out_too(engine: SparkEngine, server: Server, tmp_path: Path) -> None:
     """They have no keys of their own; those that are damaged, held or waiting twice are looked at, from a server and a file."""
     client, jobs = server.client(), list(kombu_jobs(400, 11, NOW))
     store(client, KOMBU, "", jobs, NOW)
     source = Address.parse(server.url(0, family="kombu"))
-    snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
+    snapshot = take(InProcess(), source, NOW, str(tmp_path / "facts"), 3)
     assert snapshot.accepted.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
-    assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
+    assert snapshot.totals == take(InProcess(), source, NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
     undamaged = inject_all(client, KOMBU, "", jobs, NOW)
     client.rpush(undamaged[0].queue, *client.lrange(undamaged[0].queue, 0, 1))
     expected = audited(LocalEngine(), source)

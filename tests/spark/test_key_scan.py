@@ -7,11 +7,11 @@ from itertools import chain
 
 import pytest
 import redis
+from ferryman.migrations.engine.key_scan import merge_streams, round_to_cores, task_count
 from ferryman.migrations.probes import FEW_KEYS, memory
 from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.key_scan import merge_streams, round_to_cores, task_count
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession

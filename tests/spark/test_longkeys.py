@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
+from ferryman.migrations.engine.file_snapshot import take
 from ferryman.migrations.key_splits import LONG
 from ferryman.schema.connection.address import Address
-from ferryman.spark.snapshot import take
-from pyarrow import parquet
+from ferryman.spark.runner import SparkRunner
 from pyspark.sql import SparkSession
 
 from ..support.servers import Server
@@ -26,13 +26,11 @@ def test_members_of_long_keys_are_told_once_with_their_indexes(
     ranked = [member.decode() for member in client.zrange("bee:ss:queue:mail", 0, -1)]
     phases: set[str] = set()
     address = Address.parse(server.url(family="bee"))
-    take(spark, address, NOW, f"{tmp_path}/facts", 2, lambda phase, *_: phases.add(phase))
+    snapshot = take(SparkRunner(spark), address, NOW, f"{tmp_path}/facts", 2, lambda phase, *_: phases.add(phase))
     assert "reading long keys" in phases
-    facts = parquet.read_table(f"{tmp_path}/facts", columns=["role", "job_id", "index"]).to_pydict()
     by_role: dict[str, list[tuple[int, str]]] = {"queue": [], "hashes": [], "tag": []}
-    for role, job_id, index in zip(*facts.values(), strict=True):
-        if role is not None:  # a task's summary row
-            by_role[role].append((index, job_id))
+    for fact in (fact for bucket in range(2) for fact in snapshot.facts.all(bucket)):
+        by_role[fact.role].append((fact.index, fact.job_id))
     assert sorted(by_role["queue"]) == list(enumerate(ranked))
     assert sorted(by_role["hashes"]) == [(index, f"l{index + 1}") for index in range(SIZE)]
     assert by_role["tag"] == [(None, "one")]

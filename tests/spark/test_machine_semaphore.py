@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Barrier, Semaphore
 from pathlib import Path
 
 import pytest
-from ferryman.spark.machine_semaphore import MachineSemaphore
+from ferryman.migrations.engine.machine_semaphore import MachineSemaphore
 
 FORKED = multiprocessing.get_context("fork")
 

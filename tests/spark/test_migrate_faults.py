@@ -14,7 +14,10 @@ import pytest
 import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
-from ferryman.migrations.engine import Summary
+from ferryman.migrations.engine import Summary, migrate, resume
+from ferryman.migrations.engine.file_snapshot import take
+from ferryman.migrations.engine.output import Results
+from ferryman.migrations.engine.tables import FINDINGS
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.run import JOURNAL
@@ -24,11 +27,8 @@ from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
-from ferryman.spark import migrate, resume
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.snapshot import take
-from ferryman.spark.step import Results
-from ferryman.spark.tables import FINDINGS
+from ferryman.spark.runner import SparkRunner
 from ferryman.testing.keyspaces import dump, store
 from pyspark.sql import SparkSession
 
@@ -156,10 +156,10 @@ class Attempts:
     def __init__(self, spark: SparkSession, source: Address, target: Address, folder: Path) -> None:
         self._plan = Plan.between(source, target, NOW)
         self._folder = folder
-        self._snapshot = take(spark, source, NOW, f"{folder}/source", PARTS, for_transfer=True)
+        self._snapshot = take(SparkRunner(spark), source, NOW, f"{folder}/source", PARTS, for_transfer=True)
         self._target = target
         with open_store(target) as opened:
-            self.run = journal.begin(opened, source, target, self._plan, f"spark/{PARTS}", None)
+            self.run = journal.begin(opened, source, target, self._plan, f"spark:{PARTS}", None)
 
     def work(self, name: str) -> Results[Finding]:
         """One attempt, or more where one fails, of every part."""

@@ -7,13 +7,13 @@ from collections import defaultdict
 
 import pyarrow as pa
 import pytest
+from ferryman.migrations.engine import order_check
+from ferryman.migrations.engine.order_check import SCHEMA, Positions, PositionsFile, disordered_queues, ranges
+from ferryman.migrations.engine.runner import InProcess
+from ferryman.migrations.engine.shuffle import read_bucket
 from ferryman.migrations.order import order_difference
-from ferryman.spark import order_check
-from ferryman.spark.order_check import SCHEMA, Positions, PositionsFile, disordered_queues, ranges
-from ferryman.spark.shuffle import read_bucket
 from hypothesis import event, given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 Position = tuple[str, str, int, int]
 """Queue, id, and the positions wanted and found."""
@@ -61,7 +61,7 @@ def test_a_queue_is_suspected_when_its_order_differs(those: list[Position], buck
         assert (queue in found) == (has_ties or order_difference(queue, *orders) is not None)
 
 
-def test_the_first_job_of_each_queue_that_stands_elsewhere_is_told(spark: SparkSession, tmp_path) -> None:
+def test_the_first_job_of_each_queue_that_stands_elsewhere_is_told(tmp_path) -> None:
     """Jobs of the same position run in the order of their ids, so that these are no difference by themselves."""
     file = PositionsFile(str(tmp_path), 2)
     wanted = {"same": [0, 1, 2, 3], "tied": [0, 1, 1, 3], "other": [0, 1, 2, 3]}
@@ -69,9 +69,9 @@ def test_the_first_job_of_each_queue_that_stands_elsewhere_is_told(spark: SparkS
     for queue in wanted:
         ids = ["a", "b", "c", "d"]
         file.add(pa.array([queue] * 4), pa.array(ids), pa.array(wanted[queue]), pa.array(found[queue]))
-    (difference,) = Positions(tuple(file.close()), 2).differences(spark, lambda *_: None)
+    (difference,) = Positions(tuple(file.close()), 2).differences(InProcess(), lambda *_: None)
     assert difference == order_difference("other", ["a", "b", "c", "d"], ["a", "c", "b", "d"])
 
 
-def test_no_positions_are_in_order(spark: SparkSession) -> None:
-    assert not list(Positions((), 2).differences(spark, lambda *_: None))
+def test_no_positions_are_in_order() -> None:
+    assert not list(Positions((), 2).differences(InProcess(), lambda *_: None))

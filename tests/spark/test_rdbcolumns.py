@@ -10,12 +10,12 @@ from struct import pack
 
 import pytest
 import redis
+from ferryman.migrations.columnar import rdbcolumns
+from ferryman.migrations.columnar.columns import Hashes, Keys, Lists, Zset
+from ferryman.migrations.columnar.rdbcolumns import unproven
 from ferryman.migrations.rdb_boundary import REDIS, SELECT_DB
 from ferryman.migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, Row
 from ferryman.schema.family import family_names
-from ferryman.spark import rdbcolumns
-from ferryman.spark.columns import Hashes, Keys, Lists, Zset
-from ferryman.spark.rdbcolumns import unproven
 
 from ..support.captures import captures
 from ..support.rdbtypes import fill_types

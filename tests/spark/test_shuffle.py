@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ferryman.spark.shuffle import ShuffleFile, buckets_of, read_bucket
+from ferryman.migrations.engine.shuffle import ShuffleFile, buckets_of, read_bucket
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.list_(pa.field("element", pa.binary()))), ("left", pa.int64())])
 ROWS = 1_000

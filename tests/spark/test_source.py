@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
+from ferryman.migrations.engine.tables import FINDINGS, JOBS, Table
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.reading import BATCH
@@ -19,7 +20,6 @@ from ferryman.schema.rule import Finding
 from ferryman.spark import source as data_source
 from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
-from ferryman.spark.tables import FINDINGS, JOBS, Table
 from ferryman.testing.keyspaces import dump
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit

@@ -3,83 +3,80 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ferryman.migrations.engine.runner import InProcess
+from ferryman.migrations.engine.step import Output, run_step
+from ferryman.migrations.engine.tables import FINDINGS
 from ferryman.schema.errors import FerrymanError, ServerError
 from ferryman.schema.rule import Finding, Severity
-from ferryman.spark.step import COMPLETE, Batches, run_light_step, run_step, with_summary
-from ferryman.spark.tables import FINDINGS, batches
+from ferryman.spark.runner import SparkRunner
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 PARTS = 3
 
 
-def finding(partition: int, number: int) -> Finding:
-    return Finding("KUE-1", Severity.ERROR, str(number), f"key {partition}", None, "said twice")
+def finding(part: int, number: int) -> Finding:
+    return Finding("KUE-1", Severity.ERROR, str(number), f"key {part}", None, "said twice")
 
 
-def task(_rows: Batches) -> Batches:
-    """Finds two jobs a partition. The first attempt fails, after it has yielded both; partitions know their own numbers."""
-    context = TaskContext.get()
-    partition = context.partitionId()
-    yield from with_summary(
-        batches(FINDINGS, (finding(partition, number) for number in range(2))), FINDINGS, lambda: f"part {partition}"
-    )
-    if context.attemptNumber() == 0:
+def twice(part: int) -> Output[Finding]:
+    """Finds two jobs a part. The first attempt fails, after it has yielded both."""
+
+    def found() -> Iterator[Finding]:
+        yield from (finding(part, number) for number in range(2))
+        if TaskContext.get().attemptNumber() == 0:
+            raise ServerError("Error: the server has gone")
+
+    return Output(found(), lambda: f"part {part}")
+
+
+def failing(part: int) -> Output[Finding]:
+    """Yields a job and fails, each time."""
+
+    def found() -> Iterator[Finding]:
+        yield finding(part, 0)
         raise ServerError("Error: the server has gone")
 
-
-def failing(_rows: Batches) -> Batches:
-    """Yields a job and fails, each time."""
-    yield from with_summary(batches(FINDINGS, [finding(0, 0)]), FINDINGS, lambda: "done")
-    raise ServerError("Error: the server has gone")
+    return Output(found())
 
 
 def test_rows_of_attempts_that_fail_are_nowhere(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "step"
-    found = run_step(spark.range(0, PARTS, 1, PARTS), task, FINDINGS, str(folder), "finding")
-    expected = {finding(partition, number) for partition in range(PARTS) for number in range(2)}
-    rows = list(found.rows())
-    assert len(rows) == len(expected)
-    assert set(rows) == expected
-    assert sorted(found.summaries()) == [f"part {partition}" for partition in range(PARTS)]
-    assert found.frame().count() == len(expected)
-    assert sorted(map(Path, os.listdir(folder))) == sorted([Path(COMPLETE), *(Path(Path(file).name) for file in found.files())])
+    found = run_step(SparkRunner(spark), twice, PARTS, FINDINGS, str(tmp_path / "step"), "finding")
+    assert list(found.rows()) == [finding(part, number) for part in range(PARTS) for number in range(2)]
+    assert found.summaries == tuple(f"part {part}" for part in range(PARTS))
+    assert sorted(os.listdir(tmp_path / "step")) == sorted(os.path.basename(file) for file in found.files)
 
 
 def test_a_step_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "step"
     with pytest.raises(FerrymanError, match=r"the server has gone \[finding, part 1, on"):
-        run_step(spark.range(0, 1, 1, 1), failing, FINDINGS, str(folder), "finding")
-    assert os.listdir(folder) == []
+        run_step(SparkRunner(spark), failing, 1, FINDINGS, str(tmp_path / "step"), "finding")
+    assert os.listdir(tmp_path / "step") == []
 
 
-def test_what_an_attempt_leaves_that_nobody_waits_for_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    """It writes on after the step has ended, as long as it likes, and what it writes may be half a file."""
-    folder = tmp_path / "step"
-    found = run_step(spark.range(0, PARTS, 1, PARTS), task, FINDINGS, str(folder), "finding")
-    before = list(found.rows())
-    (folder / ".zombie.parquet").write_bytes(b"PAR1 and no more")
-    assert list(found.rows()) == before
-    assert len(list(found.summaries())) == PARTS
-    assert found.frame().count() == len(before)
+def test_a_part_without_rows_leaves_no_file(tmp_path: Path) -> None:
+    found = run_step(InProcess(), lambda part: Output(summary=lambda: str(part)), 2, FINDINGS, str(tmp_path / "step"), "finding")
+    assert (found.files, found.summaries) == ((), ("0", "1"))
+    assert list(found.rows()) == os.listdir(tmp_path / "step") == []
 
 
-def test_a_second_step_leaves_its_rows_beside_those_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
-    folder = str(tmp_path / "step")
-    run_step(spark.range(0, 1, 1, 1), task, FINDINGS, folder, "finding")
+def test_two_steps_are_never_in_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "step").mkdir()
     with pytest.raises(ServerError, match="step: File exists"):
-        run_step(spark.range(0, 1, 1, 1), task, FINDINGS, folder, "finding")
-    assert len(list(run_step(spark.range(0, 1, 1, 1), task, FINDINGS, folder, "finding", more=True).rows())) == 4
+        run_step(InProcess(), failing, 1, FINDINGS, str(tmp_path / "step"), "finding")
 
 
-def test_each_part_answers_once(spark: SparkSession) -> None:
-    def answer(rows: Batches) -> str:
+def test_each_part_answers_once_and_in_its_place(spark: SparkSession) -> None:
+    def answer(part: int) -> str:
         context = TaskContext.get()
         if context.attemptNumber() == 0:
             raise ServerError("Error: the server has gone")
-        return f"{context.partitionId()}: {sum(row.num_rows for row in rows)}"
+        return f"{context.partitionId()}: {part}"
 
-    assert run_light_step(spark.range(0, 6, 1, PARTS), answer, "answering") == ["0: 2", "1: 2", "2: 2"]
+    answers = SparkRunner(spark).run(answer, 6, "answering", light=True)
+    assert [answer.split(": ")[1] for answer in answers] == list("012345")
+    assert len({answer.split(": ")[0] for answer in answers}) < 6
+    assert SparkRunner(spark).run(answer, 0, "answering") == []

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from ferryman.schema.fact import Fact, FactKind
-from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.job_digests import DIGESTS, SIDES
-from ferryman.spark.tables import (
+from ferryman.migrations.engine.job_digests import DIGESTS, SIDES
+from ferryman.migrations.engine.tables import (
     DIFFERENCES,
     FACTS,
     FINDINGS,
@@ -20,6 +18,8 @@ from ferryman.spark.tables import (
     encode_json,
     encode_text,
 )
+from ferryman.schema.fact import Fact, FactKind
+from ferryman.schema.job import JOB_FIELDS, Job, State
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession

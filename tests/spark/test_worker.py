@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from ferryman.spark.daemon import quietly
-from ferryman.spark.step import Batches
+from ferryman.spark.runner import Batches
 from pyspark.sql import SparkSession
 
 CYCLES = """
 import gc
-from ferryman.spark.worker import GC_THRESHOLD, prepare_process
+from ferryman.migrations.engine.worker import GC_THRESHOLD, prepare_process
 
 prepare_process()
 loaded = gc.get_freeze_count()
@@ -34,7 +34,7 @@ assert gc.get_freeze_count() > loaded + GC_THRESHOLD
 """
 MEMORY = """
 import numpy as np
-from ferryman.spark.worker import prepare_process
+from ferryman.migrations.engine.worker import prepare_process
 
 def resident():
     with open("/proc/self/status") as file:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import pytest
+from ferryman.migrations.columnar.resp_views import RespReader, UnexpectedReply
+from ferryman.migrations.columnar.zsets import read_zset
 from ferryman.migrations.long_keys import Sizes
 from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
-from ferryman.spark.resp_views import RespReader, UnexpectedReply
-from ferryman.spark.zsets import read_zset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,0 +1,100 @@
+"""ProcessEngine: carries keyspaces of any size with all cores of this machine. Called by local.py, for large ones."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from ...schema.columnar.jit import load_cached
+from ...schema.connection.address import Address
+from ...schema.family import KeyFamily
+from ...schema.rule import Finding
+from ..plan import Plan
+from ..source import open_source
+from ..throttle import UNTHROTTLED, Throttle
+from . import Difference, Progress, Report, Summary, Verification, silent
+from .file_carrier import FileCarrier
+from .processes import ProcessRunner
+from .resume import work_folder
+from .runner import Runner
+from .worker import prepare_process
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit status of a process that was asked to end."""
+
+
+class ProcessEngine(FileCarrier):
+    """``work``, ``tasks``, ``throttle``: as for Carrier. ``runner``: instead of one with a process for each core."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        work: str | None = None,
+        tasks: int | None = None,
+        throttle: Throttle = UNTHROTTLED,
+        runner: ProcessRunner | None = None,
+    ) -> None:
+        super().__init__(work, tasks, throttle)
+        self._runner = runner or ProcessRunner()
+
+    def _cores(self) -> int:
+        return self._runner.cores
+
+    def migrate(
+        self,
+        source: Address,
+        target: Address,
+        plan: Plan,
+        report: Report[Finding],
+        progress: Progress = silent,
+        *,
+        dry_run: bool = False,
+        resume: bool = False,
+    ) -> Summary:
+        """See Engine.migrate."""
+        _load_kernels(target.key_family)
+        return super().migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
+
+    def verify(
+        self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
+    ) -> Verification:
+        """See Engine.verify."""
+        _load_kernels(target.key_family)
+        return super().verify(source, target, plan, report, progress)
+
+    @contextlib.contextmanager
+    def _session(self, source: Address, progress: Progress, found: str | None = None) -> Iterator[tuple[Runner, str]]:
+        if found is None:
+            with open_source(source):
+                pass  # a server that is down, or a file that is not there, is known before anything else is done
+        _load_kernels(source.key_family)
+        prepare_process()
+        with _ended_by_sigterm(), work_folder(self._work, found) as folder:
+            yield self._runner, folder
+
+
+def _load_kernels(family: KeyFamily) -> None:
+    """Loads what processes would load otherwise, each for itself."""
+    family.batch_prefilter(family.default_prefix, 0)
+    load_cached()
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A polite request to end ends the block as Ctrl-C does, so that nothing is left behind."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,106 @@
+"""Shuffle: files in which rows lie by the bucket of their number, so that one task finds all rows of a number.
+
+    task -> file: a batch for bucket 0, 1, 2 …, again and again, and at its end where each begins
+    task of bucket n <- the n-th batch of each round, of every file
+
+A shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there are. A
+file is a stream of Arrow's, which begins with the schema, and after that the positions of its batches: every task opens
+every file, and Arrow's own reader of files takes twenty times as long to do so. Driver and executors share the folder, as they
+share the snapshot's. Written by key_scan.py, key_rows.py and job_digests.py, read by key_scan.py, placement_check.py and
+comparison.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from mmap import ACCESS_READ, mmap
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
+"""Spreads numbers that follow one another: the golden ratio, as a fraction of 2^64."""
+SHIFT = np.uint64(33)
+MOST_UNCOMPRESSED = 128
+"""Up to so many buckets, of a few million rows, stay in the system's memory for as long as they are needed: packing them, to a
+third, would take longer than all else that is done with them here."""
+BUFFER_BYTES = 1 << 20
+"""What is written at once, at least."""
+NOTHING = -1
+"""The position of a batch that would be empty."""
+
+
+def buckets_of(numbers: Any, count: int) -> Any:
+    """The bucket, 0 to ``count`` - 1, of each of the whole numbers in an array."""
+    with np.errstate(over="ignore"):
+        return (((numbers.astype(np.uint64) * FACTOR) >> SHIFT) % np.uint64(count)).astype(np.int64)
+
+
+def bucket_of(number: int, count: int) -> int:
+    """The bucket of one number."""
+    return int(buckets_of(np.array([number], np.int64), count)[0])
+
+
+class ShuffleFile:
+    """A new file of rows of one schema, which has the column ``number``. ``count``: how many buckets there are."""
+
+    def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
+        self._count = count
+        self._file = pa.output_stream(path, buffer_size=BUFFER_BYTES)
+        compression = "lz4" if count > MOST_UNCOMPRESSED else None
+        self._writer = pa.ipc.new_stream(
+            self._file, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+        )
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # Arrow writes the schema before the first batch
+        self._positions: list[int] = []
+
+    def write(self, *batches: pa.RecordBatch) -> None:
+        """Adds a round of one batch for each bucket, with the rows of all ``batches``: the more at once, the better.
+
+        It takes least where the rows of each, of thousands, come in the order of their buckets.
+        """
+        rounds = list(self._in_order(batches))
+        for bucket in range(self._count):
+            found = [rows.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for rows, ends in rounds]
+            found = [rows for rows in found if rows.num_rows]
+            self._positions.append(self._file.tell() if found else NOTHING)
+            if found:
+                (batch,) = found if len(found) == 1 else pa.Table.from_batches(found).combine_chunks().to_batches()
+                self._writer.write_batch(batch)
+
+    def _in_order(self, batches: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+        """The rows by bucket, and where each bucket begins, in as many batches as are worth the while."""
+        others = []
+        for batch in batches:
+            buckets = buckets_of(batch.column("number").to_numpy(), self._count)
+            if len(batches) > 1 and (self._count > MOST_UNCOMPRESSED or (buckets[1:] < buckets[:-1]).any()):
+                others.append(batch)
+            else:
+                yield self._sorted(batch, buckets)
+        if others:
+            for batch in pa.Table.from_batches(others).combine_chunks().to_batches():
+                yield self._sorted(batch, buckets_of(batch.column("number").to_numpy(), self._count))
+
+    def _sorted(self, rows: pa.RecordBatch, buckets: Any) -> tuple[pa.RecordBatch, list[int]]:
+        if (buckets[1:] < buckets[:-1]).any():
+            rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
+        return rows, [0, *np.cumsum(np.bincount(buckets, minlength=self._count)).tolist()]
+
+    def close(self) -> None:
+        """Completes the file."""
+        self._writer.close()
+        self._file.write(np.array([*self._positions, len(self._positions)], np.int64).tobytes())
+        self._file.close()
+
+
+def read_bucket(paths: Iterable[str], bucket: int, count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one bucket in all files, which have this schema. What nobody looks at is not read from the disk."""
+    for path in paths:
+        # Arrow's own maps ask the system for all of the file at once.
+        with open(path, "rb") as file:
+            whole = pa.py_buffer(mmap(file.fileno(), 0, access=ACCESS_READ))
+        number = int(np.frombuffer(whole, np.int64, 1, len(whole) - 8)[0])
+        positions = np.frombuffer(whole, np.int64, number, len(whole) - 8 - 8 * number)[bucket::count]
+        for position in positions[positions != NOTHING].tolist():
+            yield pa.ipc.read_record_batch(whole.slice(position), schema)
