@@ -9,13 +9,13 @@ import sys
 
 import click
 
-COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel")
+COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel", "pause", "resume", "drain", "steer")
 
 
 @click.command(
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    short_help="Queues, backlog, metrics, dead letters and cancelling, of a ferryman:// broker.",
+    short_help="Queues, jobs, dead letters, metrics: see and steer them, of a ferryman:// broker.",
 )
 @click.argument("name", type=click.Choice(COMMANDS))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -23,6 +23,7 @@ from attrs import evolve, frozen
 
 from ..migrations.local import LocalEngine
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
+from ..schema.connection.call import Command
 from ..schema.errors import UsageError
 from ..schema.job import State
 from ..schema.native.scripts.queue_scripts import QueueScripts
@@ -106,6 +107,21 @@ class Controls:
         if self.address.family == DEFAULT_FAMILY:
             return durable_queues(self.link, QueueScripts(self.address.prefix))
         return [status.queue for status in LocalEngine().queues(self.address, self._now_ms())]
+
+    def find(self, job_id: str, queues: Sequence[str] = ()) -> list[str]:
+        """In which of these queues, or of all that last, there is a job with this id.
+
+        In other systems it is looked for by the action itself, so the queue must be given: UsageError.
+        """
+        if self.address.family != DEFAULT_FAMILY:
+            if not queues:
+                raise UsageError(f"say by --queue in which queue of {self.address.family} the job is")
+            return list(queues)
+        scripts = QueueScripts(self.address.prefix)
+        places = list(queues) or self.queues()
+        calls = [Command(("EXISTS", scripts.keys(queue).job(job_id)), bool) for queue in places]
+        found = self.link.run_all(calls) if calls else []
+        return [queue for queue, is_there in zip(places, found, strict=True) if is_there]
 
     # Queues
 

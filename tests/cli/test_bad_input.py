@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from ferryman.schema.connection.call import run
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.testing.keyspaces import dump
 
 from ..support.command import ferryman, ferryman_process
@@ -221,3 +224,57 @@ def test_damaged_jobs_are_never_half_moved(server: Server, client: redis.Redis) 
     assert (compared.status, compared.lines()[0]["differences"]) == (0, 0)
     with server.client(1) as there:
         assert not there.exists("new:job:3", "new:job:2", "new:job:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("requeue",), "say which jobs to requeue: ids, --queue"),
+        (("delete", "--queue", "mail"), "say by --state which jobs to delete"),
+        (("delete", "id", "--state", "failed"), "give ids, or say which jobs"),
+        (("move", "id"), "move needs --to"),
+        (("move", "id", "--to", "nowhere"), "queue 'nowhere': there is no such queue to move jobs to"),
+        (("move", "id", "--to", "mail"), "name another queue to move them to"),
+        (("cancel", "id", "--to", "mail"), "--to is for move only"),
+        (("reprioritise", "id", "--priority", "1.5"), "priority 1.5 is not an integer"),
+        (("reprioritise", "id", "--priority", "256"), "priority 256 is not between -256 and 255"),
+        (("reprioritise", "id", "--priority", "nan"), "priority nan is not an integer"),
+        (("edit", "id", "--payload", "no JSON"), "the new payload is not: write it as JSON"),
+        (("edit", "id", "--payload", "[1]"), "a Celery task, whose payload is [args, kwargs, options]"),
+        (("edit", "id", "--payload", "@/no/such/file"), "the file '/no/such/file' can't be read"),
+        (("requeue", "--state", "waiting"), "requeue does nothing to waiting jobs; it is for these: failed, cancelled"),
+        (("requeue", "--queue", "mail", "--reason", ""), "an empty --text, --reason or --task fits every job"),
+        (("cancel", "--older-than", "an hour", "--yes"), "'an hour' is no length of time"),
+        (("cancel", "--all"), "say --yes to change many jobs without being asked, or --dry-run to count them"),
+        (("shred", "id"), "'shred' is not one of"),
+        (("cancel", "id", "--audit-log", "/no/such/folder/log"), "the audit log /no/such/folder/log can't be written"),
+    ],
+)
+def test_steering_that_makes_no_sense_is_wrong_usage_and_changes_nothing(
+    server: Server, client: redis.Redis, arguments: tuple[str, ...], reason: str
+) -> None:
+    scripts = QueueScripts()
+    run(client, scripts.declare("mail", {}))
+    client.sadd("ferryman:queues", "mail")
+    frame = b'{"content-type": "application/json", "headers": {"task": "send"}}\n[[], {}, {}]'
+    run(client, scripts.publish("mail", "p", [Publication("id", frame)]))
+    before = dump(client)
+    outcome = ferryman("steer", server.url(), *arguments)
+    assert outcome.status == 2
+    assert reason in outcome.error
+    assert outcome.stdout == ""
+    assert dump(client) == before
+
+
+def test_a_snapshot_can_not_be_steered(tmp_path: Path) -> None:
+    outcome = ferryman("pause", f"ferryman+rdb://{tmp_path}/dump.rdb", "mail")
+    assert outcome.status == 2
+    assert "a snapshot file can't be steered" in outcome.error
+
+
+@pytest.mark.parametrize("command", [("pause", "mail"), ("drain", "mail", "--yes"), ("steer", "cancel", "--all", "--yes")])
+def test_steering_a_server_that_is_down_is_one_line(command: tuple[str, ...]) -> None:
+    name, *arguments = command
+    outcome = ferryman(name, f"ferryman://127.0.0.1:{free_port()}/0", *arguments)
+    assert outcome.status == 3
+    assert "can't be reached" in outcome.error

@@ -10,7 +10,23 @@ import pytest
 
 from ..support.command import ferryman, ferryman_process
 
-COMMANDS = ["detect", "generate", "audit", "migrate", "verify", "jobs", "queues", "backlog", "metrics", "dead", "cancel"]
+COMMANDS = [
+    "detect",
+    "generate",
+    "audit",
+    "migrate",
+    "verify",
+    "jobs",
+    "queues",
+    "backlog",
+    "metrics",
+    "dead",
+    "cancel",
+    "pause",
+    "resume",
+    "drain",
+    "steer",
+]
 
 
 def test_the_version_is_that_of_the_package() -> None:
