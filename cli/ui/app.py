@@ -127,8 +127,8 @@ def _answer(page: Page, request: Request, body: bytes) -> Response:
     try:
         view = View.of(request, body)
     except FerrymanError as error:
-        plain = failure(error)
-        return PlainTextResponse(f"{plain.title}: {plain.text}\n", plain.status)
+        found, bare = failure(error), View.bare(request)
+        return bare.page("failure", status=found.status, failure=found)
     try:
         with sharing(view.shared.connections), server_errors(view.address):
             return page(view)

@@ -111,3 +111,8 @@ class Background:
             self.start(look)
             look.wait(patience_s)
         return look
+
+    def forget(self) -> None:
+        """What was found is found anew."""
+        with self._lock:
+            self._looks.clear()

@@ -62,8 +62,8 @@ def streamed(cells: Cells, looks: Looks) -> Callable[[Request], Awaitable[Respon
             return PlainTextResponse("Too many pages are open: reload for numbers.\n", 503)
         try:
             view = View.of(request)
-        except FerrymanError as error:
-            return PlainTextResponse(f"{error}\n", 400)
+        except FerrymanError:
+            return PlainTextResponse("These parameters can't be.\n", 400)
         is_ending = getattr(request.app.state, "is_ending", lambda: False)
         return StreamingResponse(_events(cells, looks, view, is_ending), media_type="text/event-stream")
 

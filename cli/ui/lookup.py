@@ -1,36 +1,50 @@
-"""Lookup: one job by its queue and id. Only reads."""
+"""Lookup: one job by its queue and id: by the keys that speak of it; where ids name no keys, among the first of each index."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from ...migrations.atomic_read import open_reader
+from ...migrations.lookup import jobs_by_id
 from ...migrations.probes import clock_ms
-from ...migrations.related_jobs import RelatedReader
+from ...operations.pages import Cursor, page
 from ...schema.connection.address import Address
 from ...schema.connection.connect import open_client
-from ...schema.fact import Subject
-from ...schema.family import Keyspace
-from ...schema.job import Job
+from ...schema.job import Job, State
+
+PAGE = 200
+MOST_PAGES = 10
+"""Of each state, where a job must be looked for in a list: what is further behind is not found by its id."""
 
 
 @frozen
 class FoundJob:
-    """A job and the moment at which it was read."""
+    """A job and the moment at which it was read, Unix ms."""
 
     job: Job
     now_ms: int
-    reason: str = ""
 
 
 def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
-    with open_client(address) as client, open_reader(address) as reader:
+    """The job as it stands there; None if it does not. Raises ServerError."""
+    with open_client(address) as client:
         now_ms = clock_ms(client)
-        related = RelatedReader(reader, Keyspace(address.key_family, address.prefix, now_ms))
-        for scope in (queue, ""):
-            read = related.read([Subject(job_id, scope, ())])
-            for subject in read.subjects:
-                job = read.keyspace.family.read(subject, read.keyspace)
-                if job is not None:
-                    return FoundJob(job, now_ms)
+    jobs = jobs_by_id(address, [job_id], [queue], now_ms=now_ms)
+    if jobs is None:
+        job = _in_lists(address, queue, job_id)
+    else:
+        job = next((job for job in jobs if job.queue == queue), None)
+    return None if job is None else FoundJob(job, now_ms)
+
+
+def _in_lists(address: Address, queue: str, job_id: str) -> Job | None:
+    for state in State:
+        after: Cursor | None = Cursor()
+        for _ in range(MOST_PAGES):
+            found = None if after is None else page(address, queue, state, PAGE, after)
+            if found is None:
+                break
+            for job in found.jobs:
+                if job.id == job_id:
+                    return job
+            after = found.next
     return None

@@ -16,7 +16,7 @@ from .failures import NotFound
 from .queuelist import QueueRow, scan
 from .queues import row_cells
 from .render import age, cell, number
-from .steer import paused, possible
+from .steer import possible
 from .view import View
 
 
@@ -31,7 +31,7 @@ def page(view: View) -> Response:
         states=list(State),
         arguments=_arguments(view, name),
         possible=possible(view),
-        is_paused=name in paused(view, [name]),
+        is_paused=row.numbers is not None and row.numbers.is_paused,
     )
 
 

@@ -124,8 +124,9 @@ def cell(*names: str) -> str:
 
 
 def link(path: str, parameters: Mapping[str, Any]) -> str:
-    """A path with a query, in which each name gives back exactly the bytes that it has in Redis."""
-    words = [f"{name}={quote(to_bytes(str(value)), safe='')}" for name, value in parameters.items() if value not in (None, "")]
+    """A path with a query, in which each name gives back exactly the bytes that it has in Redis. Nothing of what is empty."""
+    said = {name: value for name, value in parameters.items() if value is not None and (value != "" or name == "prefix")}
+    words = [f"{name}={quote(to_bytes(str(value)), safe='')}" for name, value in said.items()]
     return f"{path}?{'&'.join(words)}" if words else path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from attrs import define, evolve, frozen
 
@@ -104,14 +104,6 @@ def possible(view: View) -> Possible:
     if steering is None:
         return Possible({}, False, view.address.family)
     return Possible(steering.actions, steering.can_pause, view.address.family)
-
-
-def paused(view: View, queues: Sequence[str]) -> frozenset[str]:
-    """Which of these queues are paused."""
-    if not queues or not possible(view).can_pause:
-        return frozenset()
-    with open_steering(view.address) as found:
-        return found.paused(queues)
 
 
 def notice(action: Action, job_id: str, outcome: Outcome) -> Notice:

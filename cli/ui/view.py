@@ -64,6 +64,12 @@ class View:
         address = _chosen(shared.settings.address, query)
         return cls(shared, request.scope["visitor"], request.url.path, query, sent, address=address)
 
+    @classmethod
+    def bare(cls, request: Request) -> View:
+        """The request without its parameters: for who can't understand them."""
+        shared: Shared = request.app.state.shared
+        return cls(shared, request.scope["visitor"], request.url.path, {}, address=shared.settings.address)
+
     @property
     def settings(self) -> Settings:
         return self.shared.settings

@@ -26,6 +26,18 @@ class WebPage:
     """Keeps cookies, follows no redirect."""
     app: Any
 
+    def start_anew(self) -> None:
+        """Forgets the visitor, and all that was found in the background."""
+        self.http.cookies.clear()
+        self.app.state.shared.background.forget()
+
+    def scanned(self, name: tuple[str, ...], seconds: float = 30.0) -> None:
+        """Returns when a look in the background has finished."""
+        look = self.app.state.shared.background.look(name, lambda _look: None)
+        look.wait(seconds)
+        assert not look.is_running
+        assert not look.failure, look.failure
+
     def get(self, path: str, **query: str | bytes | int) -> httpx.Response:
         """A page."""
         return self.http.get(path + (f"?{urlencode(query)}" if query else ""))

@@ -16,12 +16,6 @@ TOKENS = {Role.OPERATOR: OPERATOR, Role.READER: READER}
 
 
 @pytest.fixture
-def page(server: Server) -> Iterator[WebPage]:
-    with web_page(server.url(), may_write=True) as found:
-        yield found
-
-
-@pytest.fixture
 def guarded(server: Server) -> Iterator[WebPage]:
     with web_page(server.url(), may_write=True, tokens=TOKENS) as found:
         yield found
