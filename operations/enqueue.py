@@ -6,17 +6,20 @@ other; in another system's keyspace it becomes a job of that system (docs/live.m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+import redis
 from kombu import Connection
+from kombu.exceptions import OperationalError
 
 from ..schema.connection.address import Address
 from ..schema.connection.connect import server_errors
-from ..schema.errors import UsageError
+from ..schema.errors import FerrymanError, UsageError
 from ..schema.text import show
 from ..transport.message import DELAY
 
@@ -63,7 +66,8 @@ def enqueue(
     if delay_ms:
         headers[DELAY] = delay_ms
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    with server_errors(address), Connection(address.url(), transport_options={"max_retries": 1}) as connection:
+    options = {"max_retries": 0}
+    with server_errors(address), _as_it_was(), Connection(address.url(), transport_options=options) as connection:
         producer = connection.Producer(serializer="json", auto_declare=False)
         producer.publish(
             [list(args), dict(kwargs), embedded],
@@ -76,3 +80,14 @@ def enqueue(
             retry=False,
         )
     return task_id
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Redis' own error, where kombu has made one of its own of it."""
+    try:
+        yield
+    except OperationalError as error:
+        if isinstance(error.__cause__, redis.exceptions.RedisError | FerrymanError):
+            raise error.__cause__ from None
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import redis
 from attrs import frozen
 
 from ...schema.connection.permission import is_forbidden
@@ -33,6 +34,15 @@ class Failure:
     again_s: int | None = None
 
 
+def _is_read_only(error: BaseException | None) -> bool:
+    """Whether this error, or what it was raised from, is a replica's."""
+    while error is not None:
+        if isinstance(error, redis.exceptions.ReadOnlyError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def failure(error: BaseException) -> Failure:
     """The page for an error. What nobody has foreseen goes to the log."""
     text = str(error)
@@ -45,7 +55,7 @@ def failure(error: BaseException) -> Failure:
             return Failure(400, "This can't be shown", text)
         case ServerError() if is_forbidden(error):
             return Failure(403, "The Redis user has no right to do this", text)
-        case ServerError() if "READONLY" in text:
+        case FerrymanError() if _is_read_only(error):
             return Failure(
                 503,
                 "The server is read-only",

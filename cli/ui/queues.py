@@ -23,10 +23,7 @@ def page(view: View) -> Response:
     """The page."""
     order, at = _order(view), view.number("page", 1, MOST_PAGES)
     found = _list(view)
-    stopped = paused(view, [row.name for row in found.rows])
-    return view.page(
-        "queues", paused=stopped, list=found, order=order, at=at, rows=ROWS, states=STATES, pages=-(-found.total // ROWS)
-    )
+    return view.page("queues", list=found, order=order, at=at, rows=ROWS, states=STATES, pages=-(-found.total // ROWS))
 
 
 def counted(view: View) -> Response:

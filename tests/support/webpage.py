@@ -50,7 +50,7 @@ class WebPage:
 
     def form_token(self) -> str:
         """What forms of this session carry."""
-        self.text("/queues")
+        self.get("/queues")
         sessions = self.app.state.shared.sessions
         nonce, role = sessions.read(self.http.cookies[sessions.cookie])
         token: str = sessions.form_token(nonce, str(role or "local"))

@@ -1,4 +1,4 @@
-"""A server that goes away, is read-only, or gives few rights: a page that says so, never a traceback, and all is well again with it."""
+"""A server that goes away, is read-only, or gives few rights: a page that says so, never a traceback, and that comes back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_server_that_goes_away_is_a_page_and_comes_back(tmp_path: Path) -> Non
                 assert page.http.get(path).status_code == 200, path
 
 
-def test_a_replica_refuses_actions_in_plain_words(page: WebPage, server: Server, client: redis.Redis) -> None:
+def test_a_replica_refuses_actions_in_plain_words(page: WebPage, client: redis.Redis) -> None:
     _stored(client)
     client.replicaof("127.0.0.1", 1)
     try:
@@ -80,7 +80,7 @@ def test_a_user_with_few_rights_learns_which_one_is_missing(server: Server, clie
                 assert "secret" not in response.text
                 if response.status_code == 403:
                     assert "may not call" in response.text
-            assert page.http.get("/queues").status_code == 403
+            assert "may not call" in page.http.get("/queues").text
     finally:
         client.execute_command("ACL", "DELUSER", "few")
 
