@@ -12,10 +12,11 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ..migrations.atomic_read import AtomicReader, open_reader
+from ..migrations.atomic_read import open_reader
 from ..migrations.counting import SERVERS, answer, count
 from ..migrations.probes import clock_ms
 from ..migrations.related_jobs import RelatedReader
+from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline, pairs
@@ -69,21 +70,25 @@ def page(
     *,
     newest: bool = False,
     now_ms: int | None = None,
+    throttle: Throttle = UNTHROTTLED,
+    with_ranks: bool = False,
 ) -> Page | None:
     """Up to ``limit`` jobs in the order of their runs, or from the other end; None where all jobs must be read for that.
 
     Positions shift while jobs come and go, so a job may be on two pages in a row, or on none, as in any such listing.
-    ``now_ms``: the server's clock if none is given. Raises ServerError naming the address.
+    ``now_ms``: the server's clock if none is given. ``with_ranks``: jobs have their positions in the queue. Raises ServerError
+    naming the address.
     """
     if address.kind not in SERVERS:
         return None
     query = address.key_family.state_indexes(address.prefix, queue, state)
     if query is None:
         return None
-    with open_client(address) as client, open_pipeline(client) as pipe, open_reader(address) as reader:
+    with open_client(address) as client, open_pipeline(client) as pipe, open_reader(address, throttle) as reader:
         now_ms = clock_ms(client) if now_ms is None else now_ms
         indexes = answer(pipe, query)
-        pages = _Pages(pipe, reader, Keyspace(address.key_family, address.prefix, now_ms), queue, state, newest)
+        related = RelatedReader(reader, Keyspace(address.key_family, address.prefix, now_ms), with_ranks=with_ranks)
+        pages = _Pages(pipe, related, queue, state, newest)
         return pages.read(indexes, limit, after)
 
 
@@ -92,8 +97,7 @@ class _Pages:
     """What pages of one listing have in common."""
 
     pipe: PipelineConnection
-    reader: AtomicReader
-    keyspace: Keyspace
+    related: RelatedReader
     queue: str
     state: State
     newest: bool
@@ -134,7 +138,7 @@ class _Pages:
 
     def _jobs(self, entries: Sequence[Entry], *, has_records: bool) -> Iterator[Job]:
         """The jobs that these items name, in their order, without those that are elsewhere by now."""
-        related, family, prefix = RelatedReader(self.reader, self.keyspace), self.keyspace.family, self.keyspace.prefix
+        related, family, prefix = self.related, self.related.keyspace.family, self.related.keyspace.prefix
         named = [_subject(family.facts(entry, prefix)) for entry in entries]
         subjects = [subject for subject in named if subject is not None]
         if has_records:

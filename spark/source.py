@@ -36,12 +36,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import redis
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -52,10 +53,9 @@ from ..migrations.columnar.hashes import of_family
 from ..migrations.columnar.rdbcolumns import unproven
 from ..migrations.columnar.resp_views import RespReader
 from ..migrations.engine.key_scan import ScanRange, scan_ranges, sorted_in_chunks
-from ..migrations.engine.tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
+from ..migrations.engine.tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes
 from ..migrations.engine.worker import prepare_process
 from ..migrations.rdbfile import NotAPiece, Piece
-from ..migrations.recheck import open_recheck
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -67,12 +67,13 @@ from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError, UsageError
 from .entries import ENTRIES, entry_bytes
 from .index_scan import IndexReader, index_of
-from .poll import EVENTS, TOTALS, totals
+from .poll import EVENTS, TOTALS
 from .projection import EntireKeys, Projection, parse_fields
-from .single_task import read_in_one_task
+from .row_filter import JOB_OPTIONS, parse_filter
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
-from .user_schema import is_full_schema, with_user_schema
+from .table_reader import PushdownReader, TableReader, WholePartition, takes_filters
+from .user_schema import chosen_columns, is_full_schema, with_user_schema
 
 TABLES: Mapping[str, Table[Any] | None] = {
     "jobs": JOBS,
@@ -83,7 +84,9 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
-READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "by", "now", "throttle", "checksum"})
+READ_OPTIONS = frozenset(
+    {"url", "table", "columns", "limit", "partitions", "fields", "by", "now", "throttle", "checksum", *JOB_OPTIONS}
+)
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
 PATHS = frozenset({"path", "paths"})
@@ -101,12 +104,20 @@ class Ferryman(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str | StructType:
         table, projection = TABLES[_table(self.options)], _projection(self.options)
+        if "columns" in self.options:
+            return chosen_columns(self.options["columns"], _table(self.options), self._columns())
         if table is ENTRIES:
             return projection.schema
         return table.ddl if table else "key binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return with_user_schema(self._reader(), schema, _table(self.options), self._columns())
+        table, reader = _table(self.options), self._reader()
+        with_columns = partial(with_user_schema, wanted=schema, table=table, columns=self._columns())
+        if not isinstance(reader, TableReader):
+            return with_columns(reader)
+        if isinstance(schema, StructType):
+            reader = evolve(reader, columns=frozenset(schema.names))
+        return PushdownReader(reader, with_columns) if takes_filters() else with_columns(reader)
 
     def _columns(self) -> pa.Schema:
         table, projection = TABLES[_table(self.options)], _projection(self.options)
@@ -124,6 +135,10 @@ class Ferryman(DataSource):  # type: ignore[misc]
         now = _number(self.options, "now")
         projection, throttle = _projection(self.options), _throttle(self.options)
         by_index = _is_by_index(self.options, address)
+        limit = _number(self.options, "limit")
+        wanted = parse_filter(self.options, _table(self.options), limit)
+        if limit is not None and _table(self.options) in ("facts", "keys", "entries"):
+            raise UsageError("option 'limit' goes with the tables jobs, findings and totals; use .limit(…) with others")
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
@@ -135,7 +150,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
             case "events":
                 raise UsageError("the table events is a stream: use spark.readStream")
             case table:
-                return SingleTaskReader(address, table, now, throttle)
+                return TableReader(address, table, now, throttle, wanted, by_index)
 
     def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
         _check(self.options, STREAM_OPTIONS)
@@ -165,11 +180,6 @@ class Ferryman(DataSource):  # type: ignore[misc]
             raise UsageError("jobs can only be added: use .mode('append')")
         address = _address(self.options)
         return begin(address, schema, lossy=_is_flag(self.options, "lossy", default=False))
-
-
-@frozen
-class WholePartition(InputPartition):  # type: ignore[misc]
-    """The partition of the only task."""
 
 
 @frozen
@@ -317,35 +327,6 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
         yield from proven
 
 
-@frozen
-class SingleTaskReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the tables for which all facts of a job must come together: jobs, findings and totals."""
-
-    address: Address
-    table: str
-    now_ms: int | None
-    throttle: Throttle
-
-    def partitions(self) -> Sequence[WholePartition]:
-        return [WholePartition()]
-
-    def read(self, partition: WholePartition) -> Iterator[pa.RecordBatch]:
-        if self.table == "totals":
-            yield from batches(TOTALS, totals(self.address, self.throttle, now_ms=self.now_ms))
-            return
-        with read_in_one_task(self.address, self.now_ms, self.throttle) as read_keyspace:
-            keyspace = read_keyspace.keyspace
-            family = keyspace.family
-            if self.table == "jobs":
-                read = (family.read(subject, keyspace) for subject in read_keyspace.subjects())
-                yield from batches(JOBS, filter(None, read), job_bytes)
-                return
-            found = ((subject, family.findings(subject, keyspace)) for subject in read_keyspace.subjects())
-            with open_recheck(self.address, keyspace, self.throttle) as recheck:
-                yield from batches(FINDINGS, recheck.still_holding_of_keyspace(family.keyspace_findings(keyspace)))
-                yield from batches(FINDINGS, recheck.still_holding(found))
-
-
 def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
     """The names that SCAN gives, each once."""
     seen: set[bytes] = set()
@@ -373,8 +354,13 @@ def _is_by_index(options: Mapping[str, str], address: Address) -> bool:
         case "index":
             if address.kind in (Kind.RDB, Kind.CLUSTER):
                 raise UsageError("option 'by' can be index for one server alone: snapshots and clusters are read by a scan")
+            if _table(options) == "jobs":
+                return True
             if options.get("fields") is None:
-                raise UsageError("option 'by' goes with option 'fields': an index names the records of jobs, and no other keys")
+                raise UsageError(
+                    "option 'by' goes with the table jobs, and with option 'fields': an index names the records of jobs, and no "
+                    "other keys"
+                )
             index_of(address)
             return True
         case text:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from ..schema.errors import UsageError
 
@@ -55,6 +55,17 @@ def with_user_schema(reader: DataSourceReader, wanted: Any, table: str, columns:
         if own.nullable and not arrow.nullable:
             raise UsageError(f"column {arrow.name!r} of the table {table} may be null; leave 'not null' out of the schema")
     return UserSchemaReader(reader, selected)
+
+
+def chosen_columns(text: str, table: str, columns: pa.Schema) -> StructType:
+    """The schema of the columns that are named in a text, with commas between them, in its order. Raises UsageError."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in columns.names:
+            raise UsageError(f"option 'columns': the table {table} has no column {name!r}; it has: {', '.join(columns.names)}")
+        if names.count(name) > 1:
+            raise UsageError(f"option 'columns' names {name!r} twice")
+    return StructType([StructField(name, from_arrow_type(columns.field(name).type)) for name in names])
 
 
 def is_full_schema(wanted: Any, columns: pa.Schema) -> bool:

@@ -17,7 +17,7 @@ from ferryman.migrations.recheck import Recheck, open_recheck
 from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
-from ferryman.spark import source as data_source
+from ferryman.spark import table_reader
 from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
 from ferryman.testing.keyspaces import dump
@@ -91,7 +91,7 @@ def test_findings_about_jobs_are_looked_at_again(
         return open_recheck(*arguments)
 
     assert len(jobs_with_findings()) > 2
-    monkeypatch.setattr(data_source, "open_recheck", delete_and_recheck)
+    monkeypatch.setattr(table_reader, "open_recheck", delete_and_recheck)
     assert jobs_with_findings() <= {None}
 
 
@@ -224,7 +224,10 @@ def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
     yield {"url": url, "throttle": "slow"}, "option 'throttle' must be 'polite' or a whole number of keys a second, not 'slow'"
-    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: by, checksum, fields, now, partitions, table, "
+    yield (
+        {"url": url, "tabel": "jobs"},
+        "unknown option 'tabel'; known are: by, checksum, columns, fields, id, limit, name, now, ",
+    )
     known = "jobs, findings, facts, keys, entries, totals, events"
     yield {"url": url, "table": "workers"}, f"there is no table 'workers'; there are: {known}"
     yield {"url": url, "checksum": "false"}, "option 'checksum' is for snapshot files; .* is a server"
