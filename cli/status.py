@@ -1,7 +1,8 @@
 """Status: the exit statuses that scripts rely on, and how errors become one line and one of them.
 
 0  fine: the command did what it was asked to do
-1  audit has findings of severity warning or error; verify has differences; with --strict, jobs stay at the source
+1  audit has findings of severity warning or error; verify has differences; with --strict, jobs stay at the source; a job asked
+   for by its id is missing
 2  wrong usage: an option, a URL, a keyspace that is not there, a target that a migration may not write to
 3  a server or a file failed
 130  interrupted (Ctrl-C); 141 the reader of the output went away

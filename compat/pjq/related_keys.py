@@ -23,9 +23,12 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
         return
     yield from known_keys(subject)
     yield KeyRef(names.key("record", id=subject.job_id), "hash")
+    known = keyspace.totals.names
+    # Who knows no container yet, but the job's name alone, looks for those of the first program as well.
+    roles = CONTAINERS - JS_1 if known.get("current keys") and not known.get("js-1 keys") else CONTAINERS
     own, worker = to_bytes(subject.job_id), view.fields.get(b"worker_uuid")
     for queue in sorted(queues):
-        for role in sorted(CONTAINERS if keyspace.totals.names.get("js-1 keys") else CONTAINERS - JS_1):
+        for role in sorted(roles):
             yield KeyRef(names.key(role, queue=queue), names.patterns[role].redis_types[0], (own,))
         if worker is not None:
             for role in ("idle", "busy", "seen"):
