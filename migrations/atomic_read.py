@@ -23,6 +23,7 @@ from ..schema.family import Command
 from ..schema.key_refs import KeyRef
 from ..schema.text import to_bytes
 from .cluster_scan import Cluster
+from .large_fields import small_fields
 from .long_keys import CHUNK, LIST_CHUNK, scored
 from .throttle import UNTHROTTLED, Pace, Throttle
 
@@ -67,9 +68,11 @@ class AtomicReader:
             with self._nodes(slot) as pipe:
                 sizes = _sizes(pipe, itertools.chain.from_iterable(measured[index] for index in indexes))
                 bounded = [index for index in indexes if self._is_bounded(measured[index], sizes)]
-                results = self._transact(pipe, [_commands(groups[index]) for index in bounded])
+                parts = small_fields(pipe, [ref for index in bounded for ref in groups[index]])
+                asked = {index: [_without(ref, parts) for ref in groups[index]] for index in bounded}
+                results = self._transact(pipe, [_commands(asked[index]) for index in bounded])
             for index, replies in zip(bounded, results, strict=True):
-                found[index] = None if replies is None else _entries(groups[index], replies)
+                found[index] = None if replies is None else _merged(_entries(asked[index], replies), parts)
         return found
 
     def ask(self, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
@@ -112,6 +115,23 @@ class AtomicReader:
         self._searched += sum(lists)
         whole = (sizes.get(key, 0) for measure, key in measured if measure in ("HLEN", "SCARD"))
         return max(lists, default=0) <= LONGEST_LIST and self._searched <= SEARCHED and max(whole, default=0) <= CHUNK
+
+
+def _without(ref: KeyRef, parts: Mapping[bytes, tuple[bytes, ...]]) -> KeyRef:
+    """The same key; of a hash that is too large, only those of its fields that are not."""
+    return ref if ref.items or ref.key not in parts else ref._replace(items=parts[ref.key])
+
+
+def _merged(entries: list[Entry] | None, parts: Mapping[bytes, tuple[bytes, ...]]) -> list[Entry] | None:
+    """The fields of a hash that was read in parts, as one entry."""
+    if not parts or entries is None:
+        return entries
+    fields: dict[bytes, dict[bytes, bytes]] = {}
+    for entry in entries:
+        if entry.key in parts and entry.redis_type == "hash":
+            fields.setdefault(entry.key, {}).update(entry.value)
+    others = [entry for entry in entries if entry.key not in fields]
+    return [*others, *(Entry(key, "hash", those) for key, those in fields.items())]
 
 
 def _key_of(command: Command) -> bytes:

@@ -7,19 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import frozen
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.steering import Action
 from ...schema.text import jsonable, load_json, to_text
 from . import render
+from .download import pieces
 from .failures import NotFound
 from .lookup import find
 from .render import as_text, pretty
 from .steer import possible
 from .view import View
 
+BINARY = "application/octet-stream"
 MOST_LOGS = 200
 MOST_HISTORY = 200
 
@@ -66,16 +68,16 @@ def page(view: View) -> Response:
 
 
 def download(view: View) -> Response:
-    """The payload as it stands in Redis, as a file that no browser opens by itself."""
+    """The payload as it stands in Redis, as a file that no browser opens by itself; a very large one piece by piece."""
     queue, job_id = view.required("queue"), view.required("id")
     found = find(view.address, queue, job_id)
+    headers = {"Content-Disposition": 'attachment; filename="payload.bin"'}
+    if found is not None and found.large is not None:
+        key, name, _ = found.large
+        return StreamingResponse(pieces(view.address, key, name), media_type=BINARY, headers=headers)
     if found is None or found.job.payload is None:
         raise NotFound("there is no such job any more, or it has no payload")
-    return Response(
-        found.job.payload,
-        media_type="application/octet-stream",
-        headers={"Content-Disposition": 'attachment; filename="payload.bin"'},
-    )
+    return Response(found.job.payload, media_type=BINARY, headers=headers)
 
 
 def _events(job: Job) -> Iterator[Event]:

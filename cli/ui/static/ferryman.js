@@ -1,10 +1,11 @@
-// Live numbers. The page works without this: a reload shows the same.
+// Live numbers, and pages that wait for something. Nothing depends on this: a reload shows the same.
 "use strict";
 (() => {
-  const from = document.body.dataset.live;
+  const { live, again } = document.body.dataset;
+  if (again) setTimeout(() => location.reload(), 1000 * Number(again));
+  if (!live || !window.EventSource) return;
   const dot = document.getElementById("live-state");
   const lost = document.getElementById("live-lost");
-  if (!from || !window.EventSource) return;
   const cells = new Map();
   for (const cell of document.querySelectorAll("[data-cell]")) cells.set(cell.dataset.cell, cell);
   const say = (on) => {
@@ -14,7 +15,7 @@
     dot.setAttribute("aria-label", text);
     lost.hidden = on;
   };
-  const source = new EventSource(from);
+  const source = new EventSource(live);
   source.addEventListener("numbers", (event) => {
     say(true);
     for (const [name, text] of Object.entries(JSON.parse(event.data))) {
