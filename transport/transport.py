@@ -17,7 +17,7 @@ from kombu.transport.virtual import Management
 
 from ..schema.native.keys import wake
 from . import flower
-from .celery import scheduled_tasks
+from .celery import pool_flush, scheduled_tasks
 from .channel import Channel
 from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
@@ -57,6 +57,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         super().__init__(client)
         flower.install()
         scheduled_tasks.install()
+        pool_flush.install()
         self.session = Session.of(Settings.of(client))
         if self.session.settings.foreign is not None:
             from .celery import foreign_request  # which a broker of ferryman's own queues need not wait for

@@ -15,7 +15,7 @@ import redis
 from celery import Celery
 from celery.exceptions import Ignore, Reject
 
-from .tasks import BROKER, LEDGER, record
+from .tasks import BROKER, LEDGER, deliveries_before, record
 
 app = Celery("foreign", broker=BROKER, backend=os.environ.get("FERRYMAN_TEST_BACKEND"))
 app.conf.update(
@@ -118,7 +118,8 @@ DEEDS = {
 def act(task: Any, payload: dict[str, Any]) -> Any:
     """Does what the payload says, and tells the ledger when it begins and when it has returned."""
     request = task.request
-    record("start", payload["name"], id=request.id, retries=request.retries, mark=request.headers["ferryman"])
+    known = {"id": request.id, "retries": request.retries, "mark": request.headers["ferryman"]}
+    record("start", payload["name"], **known, before=deliveries_before(task))
     value = DEEDS[payload["do"]](task, payload)
     record("end", payload["name"])
     return value
