@@ -25,7 +25,8 @@ class LeftOut:
 
     def of_job(self, job_id: bytes) -> tuple[bytes, bytes, int] | None:
         """The key, the field and the size of the largest one of a job's record; None where nothing of it was left out."""
-        found = [(size, key, name) for key, those in self.fields.items() if key.endswith(job_id) for name, size in those.items()]
+        own = [key for key in self.fields if key.endswith(job_id) and not key[: len(key) - len(job_id)][-1:].isalnum()]
+        found = [(size, key, name) for key in own for name, size in self.fields[key].items()]
         size, key, name = max(found, default=(0, b"", b""))
         return (key, name, size) if found else None
 

@@ -5,7 +5,6 @@ It goes on when the page is closed, and only one runs on a queue at a time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from attrs import frozen
@@ -15,18 +14,15 @@ from ...operations.steering import Bulk, Progress, open_steering
 from ...schema.errors import UsageError
 from ...schema.job import State
 from ...schema.steering import Action, JobFilter, Value
-from ...schema.text import to_bytes
 from .acting import value_of
 from .background import Look
+from .filters import FILTERS, job_filter, said
 from .jobs import chosen_state
 from .notices import Notice
 from .steer import check_can_act, possible
 from .view import View
 
 ACTIONS = (Action.REQUEUE, Action.PROMOTE, Action.CANCEL, Action.REPRIORITISE, Action.MOVE, Action.DELETE)
-FILTERS = ("task", "text", "reason", "older")
-_SPAN = re.compile(r"(\d{1,9})\s*(s|min|h|d)?")
-_UNITS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1000}
 
 
 @frozen
@@ -56,7 +52,8 @@ def page(view: View) -> Response:
         running=running,
         possible=able,
         actions=[action for action in ACTIONS if able.fits(action, matching.state)],
-        filters={name: view.get(name) for name in FILTERS if view.get(name)},
+        filters=said(view),
+        names=FILTERS,
     )
 
 
@@ -93,21 +90,6 @@ def stopped(view: View) -> Response:
 def matching_of(view: View) -> Matching:
     """The jobs that the query names. Raises UsageError."""
     return Matching(view.required("queue"), chosen_state(view), job_filter(view))
-
-
-def job_filter(view: View) -> JobFilter:
-    """The filter that the query names. Raises UsageError."""
-    older = view.get("older").strip()
-    ms = None
-    if older:
-        found = _SPAN.fullmatch(older)
-        if found is None:
-            raise UsageError(f"{older!r} is no length of time: write 90 s, 30 min, 2 h or 7 d")
-        ms = int(found[1]) * _UNITS[found[2]]
-    text = view.get("text")
-    return JobFilter(
-        task=view.get("task") or None, older_than_ms=ms, text=to_bytes(text) if text else None, reason=view.get("reason") or None
-    )
 
 
 class Stopped(UsageError):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from attrs import frozen
 
 from ...migrations.large_fields import without_large_fields
-from ...migrations.lookup import jobs_by_id
+from ...migrations.lookup import read_by_id
 from ...migrations.probes import clock_ms
+from ...operations.lookup import FoundJob as StoredJob
 from ...operations.pages import Cursor, page
 from ...schema.connection.address import Address
 from ...schema.connection.connect import open_client
+from ...schema.fact import Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes
 
@@ -27,6 +29,10 @@ class FoundJob:
     now_ms: int
     large: tuple[bytes, bytes, int] | None = None
     """The key, the field and the size in bytes of what was left out because it is too large."""
+    reason: str = ""
+    """The word for why it died, where the system has one."""
+    keys: tuple[tuple[bytes, str], ...] = ()
+    """The keys that speak of it, with what each of them is."""
 
 
 def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
@@ -34,12 +40,18 @@ def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
     with open_client(address) as client:
         now_ms = clock_ms(client)
     with without_large_fields(MOST_BYTES) as left_out:
-        jobs = jobs_by_id(address, [job_id], [queue], now_ms=now_ms)
-    if jobs is None:
-        job = _in_lists(address, queue, job_id)
-    else:
-        job = next((job for job in jobs if job.queue == queue), None)
-    return None if job is None else FoundJob(job, now_ms, left_out.of_job(to_bytes(job_id)))
+        read = read_by_id(address, [job_id], [queue], now_ms=now_ms, scan=False)
+        for subject in read.subjects:
+            job = read.keyspace.family.read(subject, read.keyspace)
+            if job is not None and job.queue == queue:
+                reason = StoredJob(job, subject.facts).reason or ""
+                return FoundJob(job, now_ms, left_out.of_job(to_bytes(job_id)), reason, _keys(subject))
+        listed = None if address.key_family.finds_by_id else _in_lists(address, queue, job_id)
+    return None if listed is None else FoundJob(listed, now_ms)
+
+
+def _keys(subject: Subject) -> tuple[tuple[bytes, str], ...]:
+    return tuple(dict.fromkeys((fact.key, fact.role) for fact in subject.facts))
 
 
 def _in_lists(address: Address, queue: str, job_id: str) -> Job | None:

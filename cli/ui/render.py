@@ -26,6 +26,9 @@ LONGEST = 2_000
 """Characters of one text that is no payload."""
 MOST_SHOWN = 64 << 10
 """Bytes of a payload that a page shows."""
+PREVIEW = 160
+MOST_PREVIEWED = 16 << 10
+"""Bytes of a payload of which a list shows what it means."""
 MOST_PARSED = 256 << 10
 """Longer JSON is shown as it is."""
 
@@ -113,6 +116,27 @@ def pretty(raw: bytes) -> str | None:
         return None
 
 
+def preview(raw: bytes | None) -> str:
+    """The beginning of a payload in one line: of a Celery message its arguments as in a call, of other JSON what it means."""
+    if raw is None:
+        return ""
+    if len(raw) > MOST_PREVIEWED:
+        return as_text(raw, PREVIEW)
+    try:
+        value = load_json(raw)
+    except (MalformedValue, RecursionError):
+        return as_text(raw, PREVIEW)
+    match value:
+        case [list() as args, dict() as kwargs, dict()]:
+            words = [_dumped(each) for each in args] + [f"{name}={_dumped(each)}" for name, each in kwargs.items()]
+            return ", ".join(words)[:PREVIEW]
+    return _dumped(value)[:PREVIEW]
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def as_text(raw: bytes, most: int = MOST_SHOWN) -> str:
     """The beginning of any bytes as text; bytes that are no UTF-8 as escapes."""
     return raw[:most].decode("utf-8", "backslashreplace")
@@ -142,6 +166,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters |= {"number": number, "moment": moment, "age": age, "size": size, "several_lines": several_lines}
+    found.filters |= {each.__name__: each for each in (number, moment, age, size, preview, several_lines)}
     found.globals |= {"cell": cell}
     return found

@@ -66,5 +66,5 @@ def accessibility_violations(driver: webdriver.Chrome) -> list[str]:
 
 
 def console(driver: webdriver.Chrome) -> list[str]:
-    """What the browser has complained about since the last call: errors of scripts, breaches of the policy."""
+    """What the browser has reported about since the last call: errors of scripts, breaches of the policy."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]

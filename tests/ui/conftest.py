@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from ferryman.cli.ui import live
 
 from ..conftest import SERVERS
 from ..support.servers import Server
@@ -22,6 +23,11 @@ def acting_page(any_server: Server) -> Iterator[WebPage]:
     """One page that acts, for all tests."""
     with web_page(any_server.url(), may_write=True) as page:
         yield page
+
+
+@pytest.fixture(autouse=True)
+def _quick_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PAUSE_S", 0.3)
 
 
 @pytest.fixture

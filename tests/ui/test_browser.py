@@ -1,4 +1,4 @@
-"""The page in a real browser: no complaint of it, accessible, on narrow screens, light and dark, with and without scripts."""
+"""The page in a real browser: no report of it, accessible, on narrow screens, light and dark, with and without scripts."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from itertools import cycle
 
 import pytest
@@ -42,6 +43,25 @@ def _links(text: str, path: str) -> Iterator[str]:
         link = html.unescape(found)
         if link.startswith(path + "?"):
             yield link
+
+
+class _Handlers(HTMLParser):
+    """Finds attributes that run scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [
+            f"{tag} {name}" for name, value in attrs if name.startswith("on") or (value or "").startswith("javascript:")
+        ]
+
+
+def _handlers(text: str) -> list[str]:
+    parser = _Handlers()
+    parser.feed(text)
+    return parser.found
 
 
 @pytest.mark.parametrize("name", GENERATING)
@@ -103,7 +123,7 @@ def test_hostile_names_stay_text_and_their_links_work(page: WebPage, client: red
         assert not INVISIBLE.search(each), INVISIBLE.search(each)
         assert "<script>alert" not in each
         assert "onmouseover=alert(1) x='\"" not in each
-        assert not re.search(r"<[^>]*\son\w+\s*=", each)
+        assert not _handlers(each)
 
 
 def test_a_hostile_parameter_is_refused_or_stays_text(page: WebPage) -> None:
@@ -202,6 +222,6 @@ def test_large_records_of_other_systems_are_left_out_as_well(page: WebPage, clie
     store(client, family, family.default_prefix, jobs, NOW)
     (key,) = [each for each in client.scan_iter(count=1000) if client.type(each) == b"hash" and b"data" in client.hkeys(each)][:1]
     client.hset(key, "data", b'"' + b"x" * (5 << 20) + b'"')
-    job = next(job for job in jobs if key.decode().endswith(job.id))
+    job = next(job for job in jobs if re.split("[:-]", key.decode(), maxsplit=2)[-1] == job.id)
     story = page.text("/job", family=name, prefix=family.default_prefix, queue=job.queue, id=job.id)
     assert "5.0 MB: too much for a page" in story
