@@ -12,6 +12,7 @@ from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.keys import glob_escape
+from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, version
@@ -19,6 +20,7 @@ from .live import BeeLive
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .steering import BeeSteering
 from .view import REFERENCE_ROLES
 
 
@@ -63,6 +65,9 @@ class Bee(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> BeeLive:
         return BeeLive(prefix, side_prefix)
+
+    def steering(self, prefix: str) -> BeeSteering:
+        return BeeSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         # Those that workers have served; those with jobs only are seen by their jobs.

@@ -33,9 +33,12 @@ from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outc
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken, Task
+from ...schema.steering import Action
+from ...schema.steering import Outcome as SteeringOutcome
 from ...schema.text import to_bytes, to_text
 from .. import side
 from ..numbers import parse_int, parse_number
+from ..steering import outcome_of
 from . import lua_json
 from .keys import LOCK_MS, layout
 from .look import KEYS_TO_SEE, refuse_others
@@ -217,6 +220,12 @@ class BeeLive(ForeignFamily):
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._call("remove", now, self.hive, (to_bytes(job_id), only or ""), _removed, queue)
+
+    def steer(
+        self, queue: str, job_id: str, action: Action, told: Argument = "", *, now: int | None = None
+    ) -> Call[SteeringOutcome]:
+        """What an operator does to a job that nobody runs (``steering.py``)."""
+        return self._call("steer", now, self.hive, (to_bytes(job_id), str(action)), outcome_of, queue)
 
     def cancel(self, job_id: str, *, now: int | None = None) -> Call[Removed | None]:
         """Cancels a job of any queue in any state, one that runs too: its worker is not stopped, and not heard any more."""

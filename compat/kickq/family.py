@@ -13,6 +13,7 @@ from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.keys import glob_escape
+from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
@@ -21,6 +22,7 @@ from .process_options import PARAMETERS, ProcessOptions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .steering import KickqSteering
 
 DEFAULTS = ProcessOptions()
 
@@ -63,6 +65,9 @@ class Kickq(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> KickqLive:
         return KickqLive(prefix, side_prefix, self.options)
+
+    def steering(self, prefix: str) -> KickqSteering:
+        return KickqSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

@@ -29,9 +29,12 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
+from ...schema.steering import Action
+from ...schema.steering import Outcome as SteeringOutcome
 from ...schema.text import is_unicode, show, to_bytes, to_text
 from .. import side
 from ..members import stringify
+from ..steering import outcome_of
 from . import replies
 from .job_options import option_members
 from .keys import counted
@@ -247,6 +250,12 @@ class KickqLive(ForeignFamily):
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._about("remove", queue, now, (to_bytes(job_id), only or ""), lambda reply: reply.decode() or None)
+
+    def steer(
+        self, queue: str, job_id: str, action: Action, told: Argument = "", *, now: int | None = None
+    ) -> Call[SteeringOutcome]:
+        """What an operator does to a job that nobody runs (``steering.py``)."""
+        return self._about("steer", queue, now, (to_bytes(job_id), str(action)), outcome_of)
 
     def get(self, job_id: str) -> Command[KickqJob | None]:
         """A job as its record tells; None if there is none."""

@@ -13,6 +13,7 @@ from ...schema.fact import Entry, Fact
 from ...schema.family import Command, KeyFamily, Keyspace, Target
 from ...schema.job import Job, State
 from ...schema.keys import glob_escape
+from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.rule import Finding
 from ...schema.sampling import UNSHARDED, Shard
 from ...schema.state_index import StateIndex, StateIndexQuery, known
@@ -23,6 +24,7 @@ from .live import KombuLive
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
 from .rules import RULES
+from .steering import KombuSteering
 
 
 class Kombu(KeyFamily):
@@ -58,6 +60,9 @@ class Kombu(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> KombuLive:
         return KombuLive(prefix, side_prefix, self.settings)
+
+    def steering(self, prefix: str) -> KombuSteering:
+        return KombuSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         if key == DEFAULT_QUEUE.encode() and redis_type == "list":

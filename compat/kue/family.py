@@ -14,6 +14,7 @@ from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.job_index import JobIndex
 from ...schema.keys import glob_escape
+from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
@@ -24,6 +25,7 @@ from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
 from .state_indexes import state_indexes
+from .steering import KueSteering
 from .view import view_of
 
 if TYPE_CHECKING:
@@ -98,6 +100,9 @@ class Kue(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> KueLive:
         return KueLive(prefix, side_prefix, era=self._era)
+
+    def steering(self, prefix: str) -> KueSteering:
+        return KueSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)

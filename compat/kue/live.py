@@ -28,8 +28,11 @@ from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
+from ...schema.steering import Action
+from ...schema.steering import Outcome as SteeringOutcome
 from ...schema.text import is_json, is_unicode, show, to_bytes, to_text
 from .. import side
+from ..steering import outcome_of
 from . import replies
 from .keys import Era
 from .options import hash_fields, is_truthy, percent, priority_text
@@ -247,6 +250,12 @@ class KueLive(ForeignFamily):
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._call("remove", queue, now, (job_id, only or ""), results.removed)
+
+    def steer(
+        self, queue: str, job_id: str, action: Action, told: Argument = "", *, now: int | None = None
+    ) -> Call[SteeringOutcome]:
+        """What an operator does to a job that nobody runs (``steering.py``)."""
+        return self._call("steer", queue, now, (to_bytes(job_id), str(action), told), outcome_of)
 
     def jobs(self, ids: Sequence[str]) -> Call[tuple[Job, ...]]:
         """Those of these jobs that there are, up to MAX_PER_CALL."""

@@ -10,6 +10,7 @@ from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.live import ForeignFamily
+from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
@@ -17,6 +18,7 @@ from .live import PjqLive
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .steering import PjqSteering
 
 
 class Pjq(KeyFamily):
@@ -57,6 +59,9 @@ class Pjq(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> ForeignFamily:
         return PjqLive(prefix, side_prefix)
+
+    def steering(self, prefix: str) -> PjqSteering:
+        return PjqSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return passthrough.expressed(job)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
+from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, UNPREFIXED, version
@@ -19,6 +20,7 @@ from .live import Core, QlessLive, parse_core
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .steering import QlessSteering
 
 
 class Qless(KeyFamily):
@@ -66,6 +68,9 @@ class Qless(KeyFamily):
 
     def live(self, prefix: str, side_prefix: str) -> QlessLive:
         return QlessLive(prefix, side_prefix, self.core)
+
+    def steering(self, prefix: str) -> QlessSteering:
+        return QlessSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *UNPREFIXED)

@@ -1,0 +1,14 @@
+-- Pauses a queue: nothing is popped from it, by whichever client. Or lets it go on.
+--
+-- KEYS[1]  root of the side keys
+-- KEYS[2]  what the keys of qless begin with
+-- ARGV[1]  now
+-- ARGV[2]  core
+-- ARGV[3]  queue
+-- ARGV[4]  1 to pause it, 0 to let it go on
+-- Result   1 if that has changed anything
+
+return reply_of(function()
+  first_write()
+  return call(ARGV[4] == '1' and 'SADD' or 'SREM', QL .. 'paused_queues', ARGV[3])
+end)
