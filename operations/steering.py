@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from ..migrations.local import LocalEngine
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
@@ -130,7 +130,7 @@ class Controls:
         self._check_pause()
         with self._recorded("pause", queue) as note:
             changed: bool = self.link.run(self.steering.pause(queue))
-            note("done" if changed else "paused already")
+            note.outcome = "done" if changed else "paused already"
         return changed
 
     def resume(self, queue: str) -> bool:
@@ -138,7 +138,7 @@ class Controls:
         self._check_pause()
         with self._recorded("resume", queue) as note:
             changed: bool = self.link.run(self.steering.resume(queue))
-            note("done" if changed else "not paused")
+            note.outcome = "done" if changed else "not paused"
         return changed
 
     def paused(self, queues: Iterable[str]) -> frozenset[str]:
@@ -152,14 +152,11 @@ class Controls:
         states = [state for state in DRAINED if state in self.states(Action.DELETE)]
         if not states:
             raise UsageError(f"the queues of {self.address.family} can't be drained from here; use its own tools")
-        found = Bulk()
         with self._recorded("drain", queue, is_dry=dry_run) as note:
-            try:
-                for state in states:
-                    found = self._on_matching(Action.DELETE, queue, state, JobFilter(), None, dry_run, progress, found)
-            finally:
-                note("done", found)
-        return found
+            tell = note.follow(progress)
+            for state in states:
+                tell(self._on_matching(Action.DELETE, queue, state, JobFilter(), None, dry_run, tell, note.bulk or Bulk()))
+        return note.bulk or Bulk()
 
     # Jobs
 
@@ -169,7 +166,7 @@ class Controls:
         with self._recorded(action, queue, job_id, value) as note:
             self._begin(action, queue, value)
             (outcome,) = self._run([call], action, queue, [job_id])
-            note(outcome)
+            note.outcome = outcome
         return outcome
 
     def act_on_matching(
@@ -189,19 +186,10 @@ class Controls:
         """
         if state not in self.states(action):
             raise UsageError(f"{action} can't be done to {state} jobs of {self.address.family}")
-        found = Bulk()
         with self._recorded(action, queue, None, value, state, chosen, is_dry=dry_run) as note:
-
-            def tell(so_far: Bulk) -> None:
-                nonlocal found
-                found = so_far
-                if progress is not None:
-                    progress(so_far)
-
-            try:
-                found = self._on_matching(action, queue, state, chosen, value, dry_run, tell, found)
-            finally:
-                note("done", found)
+            tell = note.follow(progress)
+            found = self._on_matching(action, queue, state, chosen, value, dry_run, tell, Bulk())
+            note.bulk = found
         return found
 
     # How
@@ -218,10 +206,10 @@ class Controls:
         chosen: JobFilter,
         value: Value,
         dry_run: bool,
-        progress: Progress | None,
+        progress: Progress,
         found: Bulk,
     ) -> Bulk:
-        self._begin(action, queue, value)
+        self._begin(action, queue, value, dry_run)
         cursor: str | None = None
         while True:
             call = self.steering.act_on_matching(action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run)
@@ -239,8 +227,7 @@ class Controls:
                     )
             ids = [job_id for job_id in step.unread if self._fits(queue, job_id, chosen)]
             found = self._each(action, queue, ids, value, dry_run, found)
-            if progress is not None:
-                progress(found)
+            progress(found)
             if step.next is None:
                 return found
             cursor = step.next
@@ -260,7 +247,7 @@ class Controls:
         chosen: JobFilter,
         value: Value,
         dry_run: bool,
-        progress: Progress | None,
+        progress: Progress,
         found: Bulk,
     ) -> Bulk:
         """All that match are read first: positions shift while jobs leave."""
@@ -273,8 +260,7 @@ class Controls:
         rest = iter(ids)
         while some := list(islice(rest, PAGE)):
             found = self._each(action, queue, some, value, dry_run, found)
-            if progress is not None:
-                progress(found)
+            progress(found)
         return found
 
     def _jobs(self, queue: str, state: State, now_ms: int) -> Iterator[Any]:
@@ -303,12 +289,13 @@ class Controls:
         settled = self._settle(queue) if action is Action.MOVE else {}
         return [settled.get(job_id, outcome) for job_id, outcome in zip(ids, outcomes, strict=True)]
 
-    def _begin(self, action: Action, queue: str, value: Value) -> None:
+    def _begin(self, action: Action, queue: str, value: Value, dry_run: bool = False) -> None:
         """Asks whether an action can be done at all, and ends what others have left undone."""
         call = self.steering.check(action, queue, value)
         if call is not None:
             self.link.run(call)
-        self._settle(queue)
+        if not dry_run:
+            self._settle(queue)
 
     def _settle(self, queue: str) -> dict[str, Outcome]:
         steps = self.steering.settle(queue)
@@ -335,18 +322,13 @@ class Controls:
         chosen: JobFilter | None = None,
         *,
         is_dry: bool = False,
-    ) -> Iterator[Callable[..., None]]:
-        """Records what happens in the block, an error too; nothing of a dry run. The block tells the outcome."""
-        outcome, bulk = "", None
-
-        def note(word: str, so_far: Bulk | None = None) -> None:
-            nonlocal outcome, bulk
-            outcome, bulk = word, so_far
-
+    ) -> Iterator[Note]:
+        """Records what happens in the block, an error too; nothing of a dry run."""
+        note = Note()
         try:
             yield note
         except BaseException as error:
-            outcome = f"{type(error).__name__}: {error}"
+            note.outcome = f"{type(error).__name__}: {error}"
             raise
         finally:
             if not is_dry:
@@ -360,9 +342,28 @@ class Controls:
                     value=shown(value),
                     state=None if state is None else str(state),
                     chosen=None if chosen is None else chosen.to_dict(),
-                    outcome=outcome,
-                    done=None if bulk is None else bulk.done,
-                    left=None if bulk is None else bulk.left,
+                    outcome=note.outcome,
+                    done=None if note.bulk is None else note.bulk.done,
+                    left=None if note.bulk is None else note.bulk.left,
                 )
                 for sink in self.sinks:
                     sink(record)
+
+
+@define
+class Note:
+    """What has come of an action so far, for its record."""
+
+    outcome: str = "done"
+    bulk: Bulk | None = None
+
+    def follow(self, progress: Progress | None) -> Progress:
+        """Takes the progress of a bulk action, and hands it on."""
+        self.bulk = Bulk()
+
+        def tell(so_far: Bulk) -> None:
+            self.bulk = so_far
+            if progress is not None:
+                progress(so_far)
+
+        return tell

@@ -6,7 +6,7 @@ Every method has the name, the arguments and the result of its transition in ``Q
 from __future__ import annotations
 
 from attrs import define, field
-from ferryman.schema.native.scripts.waiting_score import IMPORTED, score_of
+from ferryman.schema.native.scripts.waiting_score import IMPORTED, score_of, sequence_of
 
 
 @define
@@ -39,6 +39,11 @@ class QueueModel:
     keys: dict[str, str] = field(factory=dict)
     leases: dict[str, int] = field(factory=dict)
     counters: dict[str, int] = field(factory=dict)
+    paused: bool = False
+    moves: list[str] = field(factory=list)
+    """The dead jobs on the way to another queue, in the order in which they were sent there."""
+    arrived: list[str] = field(factory=list)
+    """What the other queue has got, in its order."""
     sequence: int = IMPORTED
 
     def count(self, name: str, number: int = 1) -> None:
@@ -105,8 +110,9 @@ class QueueModel:
 
     def remove_dead(self, job: str) -> None:
         self.dead.discard(job)
-        if job in self.outbox:
-            self.outbox.remove(job)
+        for outgoing in (self.outbox, self.moves):
+            if job in outgoing:
+                outgoing.remove(job)
 
     def forward(self, arrived: list[bool]) -> int:
         """What becomes of the first dead letters of the outbox."""
@@ -132,7 +138,7 @@ class QueueModel:
         self.reclaim(now)
         taken: list[str] = []
         for name in self.in_order():
-            if len(taken) == n:
+            if len(taken) == n or self.paused:
                 break
             job = self.jobs[name]
             self.waiting.remove(name)
@@ -239,7 +245,7 @@ class QueueModel:
         return None
 
     def revive(self, job: str) -> bool:
-        if job not in self.dead:
+        if job not in self.dead or job in self.moves:
             return False
         self.remove_dead(job)
         self.waiting.add(job)
@@ -249,3 +255,78 @@ class QueueModel:
             self.keys.setdefault(unique, job)
         self.count("revived")
         return True
+
+    def pause(self) -> bool:
+        was_paused, self.paused = self.paused, True
+        return not was_paused
+
+    def resume(self) -> bool:
+        was_paused, self.paused = self.paused, False
+        return was_paused
+
+    def place(self, job: str) -> str | None:
+        if any(job in ids for ids in self.held.values()):
+            return "held"
+        standing = (("waiting", self.waiting), ("scheduled", self.scheduled), ("dead", self.dead))
+        return next((name for name, jobs in standing if job in jobs), None)
+
+    def steer(self, action: str, job: str, value: int | None, now: int) -> str:
+        """One action on one job, as ``NativeSteering.act``."""
+        place = self.place(job)
+        if place is None or place == "held":
+            return place or "missing"
+        if place not in STEERED[action] or job in self.moves:
+            return "refused"
+        if action == "promote":
+            del self.scheduled[job]
+            self.waiting.add(job)
+        elif action == "reprioritise":
+            found = self.jobs[job]
+            found.score = score_of(value or 0, sequence_of(found.score))
+        elif action == "requeue":
+            self.revive(job)
+        elif action == "move":
+            self.send_away(job, place)
+        elif action in ("cancel", "delete"):
+            self.remove(job)
+        return "done"
+
+    def send_away(self, job: str, place: str) -> None:
+        self.waiting.discard(job)
+        self.scheduled.pop(job, None)
+        if job in self.outbox:
+            self.outbox.remove(job)
+        if place != "dead":
+            self.release_key(job)
+            self.jobs[job].reason = "moved"
+        self.dead.add(job)
+        self.moves.append(job)
+
+    def settle(self) -> dict[str, str]:
+        """All that is on the way arrives."""
+        settled = dict.fromkeys(self.moves, "done")
+        for job in list(self.moves):
+            self.arrived.append(job)
+            self.end(job)
+        self.count("moved", len(settled))
+        return settled
+
+    def in_state(self, state: str, now: int) -> list[str]:
+        """The jobs in a state, in the order of its index; what is due waits."""
+        if state == "waiting":
+            return self.in_order()
+        if state == "scheduled":
+            return sorted(self.scheduled, key=lambda job: (self.scheduled[job], job))
+        return [job for job in self.dead if job not in self.moves]
+
+
+STEERED = {
+    "promote": {"scheduled"},
+    "reprioritise": {"waiting", "scheduled"},
+    "edit": {"waiting", "scheduled"},
+    "requeue": {"dead"},
+    "move": {"waiting", "scheduled", "dead"},
+    "cancel": {"waiting", "scheduled"},
+    "delete": {"waiting", "scheduled", "dead"},
+}
+"""Action -> the places from which it can be done."""

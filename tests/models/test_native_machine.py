@@ -6,16 +6,20 @@ from typing import Any, TypeVar
 
 import pytest
 import redis
-from ferryman.schema.connection.call import Call, run
+from ferryman.schema.connection.call import Call, Command, run
+from ferryman.schema.job import State
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import Published
+from ferryman.schema.native.scripts.waiting_score import score_of, sequence_of
+from ferryman.schema.native.steering import NativeSteering
+from ferryman.schema.steering import Action, JobFilter, Value
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from ..support.servers import Server
-from .native_queue import QueueModel
+from .native_queue import STEERED, QueueModel
 
 T = TypeVar("T")
 
@@ -27,8 +31,13 @@ STRANGER = f"{PRODUCER}-999999"
 
 COUNTERS = (
     *("published", "delivered", "redelivered", "acked", "cancelled", "requeued", "released", "reclaimed"),
-    *("dead", "expired", "purged", "removed", "revived", "forwarded", "deduplicated"),
+    *("dead", "expired", "purged", "removed", "revived", "forwarded", "deduplicated", "moved"),
 )
+OTHER = "other"
+"""The queue to which jobs are moved."""
+EDITED = b'["edited", 1]'
+FRAME = b'{"content-type":"application/json","headers":{"id":"x"}}\n{"body":1}'
+
 
 consumers = st.sampled_from(CONSUMERS)
 speakers = st.none() | consumers
@@ -53,9 +62,13 @@ class NativeQueue(RuleBasedStateMachine):
         self.last_batch: list[Publication] = []
         self.recent: list[str] = [STRANGER]
         self.delivered_to: dict[str, str] = {}
+        self.steering = NativeSteering()
+        self.edited: set[str] = set()
         self.send(self.scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}))
 
-    def send(self, call: Call[T]) -> T:
+        self.send(self.scripts.declare(OTHER, {}))
+
+    def send(self, call: Call[T] | Command[T]) -> T:
         return run(self.client, call)
 
     def touch(self, *jobs: str) -> None:
@@ -90,7 +103,7 @@ class NativeQueue(RuleBasedStateMachine):
         for priority, delay, ttl, unique in jobs:
             self.published += 1
             due = None if delay is None else self.now + delay
-            batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl, unique=unique))
+            batch.append(Publication(f"{PRODUCER}-{self.published}", FRAME, priority, due, ttl, unique=unique))
         self.last_batch = batch
         self.touch(*(job.id for job in batch))
         result = self.send_batch(batch)
@@ -125,7 +138,8 @@ class NativeQueue(RuleBasedStateMachine):
         for job in taken.jobs:
             assert job.score == self.model.jobs[job.id].score
             assert job.deliveries == self.model.jobs[job.id].deliveries
-            assert job.fields[b"message"] == b"{}\nbody"
+            body = EDITED if job.id in self.edited else b'{"body":1}'
+            assert job.fields[b"message"] == FRAME.partition(b"\n")[0] + b"\n" + body
         assert taken.next_event_ms == self.model.next_event(consumer, lease, self.now)
 
     @rule(speaker=speakers, rank=ranks)
@@ -221,6 +235,10 @@ class NativeQueue(RuleBasedStateMachine):
         assert dict(self.zset(keys.scheduled)) == model.scheduled
         assert {job for job, _ in self.zset(keys.dead)} == model.dead
         assert [job for job, _ in self.zset(keys.outbox)] == model.outbox
+        assert [job for job, _ in self.zset(keys.moves)] == model.moves
+        there = self.scripts.keys(OTHER)
+        arrived = [job for place in (there.waiting, there.scheduled) for job, _ in self.zset(place)]
+        assert sorted(arrived) == sorted(model.arrived)
         assert dict(self.zset(keys.consumers)) == model.leases
         for consumer in CONSUMERS:
             held = {job: model.jobs[job].score for job in model.held.get(consumer, set())}
@@ -233,15 +251,18 @@ class NativeQueue(RuleBasedStateMachine):
         memory = self.keys.publisher(PRODUCER)
         unique = {self.keys.unique(key) for key in self.model.keys}
         assert unique <= existing
-        others = {*self.keys.plain, *(self.keys.held(each) for each in CONSUMERS), memory, *unique}
-        assert jobs <= existing <= jobs | others
-        assert all(self.client.pttl(key) == -1 for key in existing - {memory})
+        others = {*self.keys.plain, self.keys.moves, *(self.keys.held(each) for each in CONSUMERS), memory, *unique}
+        there = self.scripts.keys(OTHER)
+        elsewhere = {key for key in existing if key.startswith(there.base)}
+        assert jobs <= existing - elsewhere <= jobs | others
+        memories = {memory, there.publisher(f"moves from {QUEUE}")}
+        assert all(self.client.pttl(key) == -1 for key in existing - memories)
 
     @invariant()
     def a_token_waits_while_jobs_do(self) -> None:
         tokens = len(self.client.lrange(self.keys.wake, 0, -1))
         assert tokens <= 1
-        assert tokens == 1 or not self.model.waiting
+        assert tokens == 1 or not self.model.waiting or self.model.paused
 
     @invariant()
     def what_is_due_waits_whether_or_not_anybody_has_looked(self) -> None:
@@ -255,7 +276,7 @@ class NativeQueue(RuleBasedStateMachine):
         meta = self.client.hgetall(self.keys.meta)
         counted = {name: int(meta[name.encode()]) for name in COUNTERS if name.encode() in meta}
         assert counted == self.model.counters
-        ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed", "forwarded"))
+        ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed", "forwarded", "moved"))
         assert counted.get("published", 0) == len(self.model.jobs) + ended
 
     def zset(self, key: bytes) -> list[tuple[str, int]]:
@@ -263,10 +284,96 @@ class NativeQueue(RuleBasedStateMachine):
         return [(member.decode(), int(score)) for member, score in found]
 
 
+class SteeredQueue(NativeQueue):
+    """The same, with an operator; some jobs are there from the beginning."""
+
+    @initialize(first=st.integers(0, 2))
+    def some_jobs(self, first: int) -> None:
+        self.publish([(0, None, None, None), (9, None, None, "one key"), (-1, 20, None, None), (0, 40, None, "other")])
+        self.take("ann", first, 10, False)
+        for _ in range(first):
+            self.reject("ann", 0)
+            self.pick(first)
+
+    @rule()
+    def pause(self) -> None:
+        assert self.send(self.steering.pause(QUEUE, now=self.now)) == self.model.pause()
+
+    @rule()
+    def resume(self) -> None:
+        assert self.send(self.steering.resume(QUEUE, now=self.now)) == self.model.resume()
+
+    @rule(action=st.sampled_from(sorted(STEERED)), rank=ranks, priority=st.sampled_from([-256, 0, 255]))
+    def steer(self, action: str, rank: int, priority: int) -> None:
+        job = self.pick(rank)
+        outcome = self.send(self.steering.act(Action(action), QUEUE, job, value_for(action, priority), now=self.now))
+        assert outcome == self.model.steer(action, job, priority, self.now)
+        if action == "edit" and outcome == "done":
+            self.edited.add(job)
+
+    @rule(
+        action=st.sampled_from(sorted(STEERED)),
+        state=st.sampled_from([State.WAITING, State.SCHEDULED, State.FAILED]),
+        priority=st.sampled_from([-256, 0, 255]),
+        limit=st.integers(1, 3),
+    )
+    def steer_all(self, action: str, state: State, priority: int, limit: int) -> None:
+        """In steps of a few, all of them, each once."""
+        place = {"failed": "dead"}.get(state, str(state))
+        if place not in STEERED[action]:
+            return
+        call, cursor, done = Action(action), "", 0
+        if place != "dead":
+            self.model.promote(self.now)
+        jobs = self.model.in_state(place, self.now)
+        value = value_for(action, priority)
+        same = [job for job in jobs if self.model.jobs[job].score == score_of(priority, sequence_of(self.model.jobs[job].score))]
+        while cursor is not None:
+            step = self.send(
+                self.steering.act_on_matching(
+                    call, QUEUE, state, JobFilter(), value, cursor=cursor or None, limit=limit, now=self.now
+                )
+            )
+            cursor, done = step.next, done + step.done
+            assert step.left == 0
+        if action == "move":  # numbered in the order of the index, which only the server knows for equal times
+            jobs = sorted(jobs, key=lambda job: self.client.zscore(self.keys.moves, job) or 0)
+        for job in jobs:
+            assert self.model.steer(action, job, priority, self.now) == "done"
+        assert done == len(jobs) - (len(same) if action == "reprioritise" else 0)
+        self.edited |= set(jobs) if action == "edit" else set()
+
+    @precondition(lambda self: self.model.moves)
+    @rule(twice=st.booleans())
+    def settle(self, twice: bool) -> None:
+        """Moved jobs arrive once, also if two bring them at the same time."""
+        movers = [self.steering.settle(QUEUE) for _ in range(1 + twice)]
+        replies: list[Any] = [None] * len(movers)
+        ends: list[dict[str, str]] = []
+        while len(ends) < len(movers):
+            for at, mover in enumerate(movers):
+                if replies[at] is not ...:
+                    try:
+                        replies[at] = [self.send(call) for call in mover.send(replies[at])]
+                    except StopIteration as end:
+                        replies[at] = ...
+                        ends.append(end.value)
+        expected = self.model.settle()
+        assert all(end == expected for end in ends)
+
+
+def value_for(action: str, priority: int) -> Value:
+    """What an action needs beside the job."""
+    return {"reprioritise": priority, "edit": EDITED, "move": OTHER}.get(action)
+
+
+@pytest.mark.parametrize("kind", [NativeQueue, SteeredQueue])
 @pytest.mark.parametrize("forwards", [False, True], ids=["dead stay", "dead go on"])
-def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Server, forwards: bool) -> None:
+def test_every_history_keeps_each_job_in_one_place_and_in_order(
+    any_server: Server, kind: type[NativeQueue], forwards: bool
+) -> None:
     with any_server.client(db=9) as client:
-        machine = type("NativeQueueOnServer", (NativeQueue,), {"client": client, "forwards": forwards})
+        machine = type("NativeQueueOnServer", (kind,), {"client": client, "forwards": forwards})
         run_state_machine_as_test(
             machine,
             settings=settings(

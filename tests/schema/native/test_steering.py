@@ -1,0 +1,497 @@
+"""What an operator does to queues and jobs, one script each: what is left in Redis, and what consumers see of it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+import redis
+from ferryman.schema.connection.call import Call, Command, run
+from ferryman.schema.errors import PublishRefused, UsageError
+from ferryman.schema.job import State
+from ferryman.schema.native import codec
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
+from ferryman.schema.native.steering import NativeSteering
+from ferryman.schema.steering import Action, BulkStep, JobFilter, Outcome, Value
+from ferryman.testing.keyspaces import dump
+
+T = TypeVar("T")
+
+QUEUE, OTHER = "mail", "bulk"
+NOW = 1_000_000_000_000
+LATER = NOW + 3_600_000
+scripts, steering = QueueScripts(), NativeSteering()
+keys = scripts.keys(QUEUE)
+ANY = JobFilter()
+
+
+def frame(body: bytes = b'[["ann"],{},{}]', task: str = "send", **headers: Any) -> bytes:
+    properties = {"priority": 3, "delivery_info": {"exchange": "", "routing_key": QUEUE}}
+    head = {"headers": {"task": task, "id": "t", **headers}, "content-type": "application/json", "content-encoding": "utf-8"}
+    return codec.encode(head | {"properties": properties}, body)
+
+
+@pytest.fixture
+def server_client(client: redis.Redis) -> redis.Redis:
+    """A server with two queues."""
+    for queue in (QUEUE, OTHER):
+        run(client, scripts.declare(queue, {}, now=NOW))
+    return client
+
+
+@pytest.fixture
+def queue(server_client: redis.Redis) -> Queue:
+    """One of them, and who may look into it."""
+    return Queue(server_client)
+
+
+class Queue:
+    """One queue, at moments that the test says."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+
+    def send(self, call: Call[T] | Command[T]) -> T:
+        return run(self.client, call)
+
+    def publish(self, *jobs: str, due: int | None = None, message: bytes = frame(), now: int = NOW, **options: Any) -> None:
+        publications = [Publication(job, message, due_ms=due, **options) for job in jobs]
+        self.send(scripts.publish(QUEUE, "p", publications, now=now))
+
+    def bury(self, *jobs: str, now: int = NOW, error: str = "ValueError: no such mailbox") -> None:
+        self.publish(*jobs, now=now)
+        for job in self.take(len(jobs), now=now):
+            self.send(scripts.reject(QUEUE, "ann", job, "rejected", error, now=now))
+
+    def take(self, n: int = 100, now: int = NOW, queue: str = QUEUE, consumer: str = "ann") -> list[str]:
+        return [job.id for job in self.send(scripts.take(queue, consumer, n, 30_000, now=now)).jobs]
+
+    def act(self, action: Action, job: str, value: Value = None, now: int = NOW) -> Outcome:
+        return self.send(steering.act(action, QUEUE, job, value, now=now))
+
+    def act_on_matching(
+        self,
+        action: Action,
+        state: State,
+        chosen: JobFilter = ANY,
+        value: Value = None,
+        *,
+        limit: int = 3,
+        now: int = NOW + 1,
+        dry_run: bool = False,
+    ) -> list[BulkStep]:
+        """All steps of it."""
+        found: list[BulkStep] = []
+        cursor: str | None = None
+        while not found or cursor is not None:
+            call = steering.act_on_matching(
+                action, QUEUE, state, chosen, value, cursor=cursor, limit=limit, dry_run=dry_run, now=now
+            )
+            found.append(self.send(call))
+            cursor = found[-1].next
+        return found
+
+    def settle(self) -> dict[str, Outcome]:
+        mover = steering.settle(QUEUE)
+        try:
+            calls = next(mover)
+            while True:
+                calls = mover.send([self.send(call) for call in calls])
+        except StopIteration as end:
+            outcomes: dict[str, Outcome] = end.value
+            return outcomes
+
+    def message(self, job: str, queue: str = QUEUE) -> tuple[dict[str, Any], bytes]:
+        return codec.decode(self.client.hget(scripts.keys(queue).job(job), "message"))
+
+
+def done(steps: list[BulkStep]) -> int:
+    return sum(step.done for step in steps)
+
+
+# Pausing
+
+
+def test_nothing_is_taken_from_a_paused_queue_and_publishing_goes_on(queue: Queue) -> None:
+    queue.publish("p-1")
+    assert queue.send(steering.pause(QUEUE, now=NOW))
+    assert queue.send(steering.paused(QUEUE))
+    queue.publish("p-2")
+    assert queue.send(scripts.publish_one(QUEUE, "p", Publication("p-3", frame()))).status == "stored"
+    assert queue.take() == []
+    assert queue.send(scripts.size(QUEUE, now=NOW)).paused
+    assert queue.send(steering.resume(QUEUE, now=NOW))
+    assert queue.take() == ["p-1", "p-2", "p-3"]
+
+
+def test_consumers_of_a_paused_queue_are_left_asleep_and_woken_by_its_end(queue: Queue) -> None:
+    queue.publish("p-1")
+    queue.take()
+    queue.send(steering.pause(QUEUE, now=NOW))
+    queue.publish("p-2")
+    queue.send(scripts.publish_one(QUEUE, "p", Publication("p-3", frame())))
+    queue.send(scripts.requeue(QUEUE, "ann", ["p-1"], now=NOW))
+    assert queue.client.llen(keys.wake) == 0
+    taken = queue.send(scripts.take(QUEUE, "ann", 10, 30_000, now=NOW))
+    assert (taken.jobs, taken.more) == ((), False)
+    (wait,) = queue.send(scripts.poll([QUEUE], "ann", 30_000, now=NOW))
+    assert wait is not None
+    assert queue.client.llen(keys.wake) == 0
+    queue.send(steering.resume(QUEUE, now=NOW))
+    assert queue.client.llen(keys.wake) == 1
+
+
+def test_delayed_jobs_and_lapsed_leases_come_back_while_it_is_paused(queue: Queue) -> None:
+    queue.publish("p-1")
+    queue.publish("p-2", due=NOW + 10)
+    assert queue.take(consumer="bob") == ["p-1"]
+    queue.send(steering.pause(QUEUE, now=NOW))
+    assert queue.take(now=NOW + 40_000) == []
+    assert queue.client.zrange(keys.waiting, 0, -1) == [b"p-1", b"p-2"]
+    assert queue.send(scripts.ack(QUEUE, "bob", ["p-1"], now=NOW + 40_000)) == ("cancelled",)
+
+
+def test_a_declaration_leaves_a_pause_and_a_deletion_ends_it(queue: Queue) -> None:
+    queue.send(steering.pause(QUEUE, now=NOW))
+    queue.send(scripts.declare(QUEUE, {"x-max-length": 3}, now=NOW))
+    assert queue.send(steering.paused(QUEUE))
+    queue.send(scripts.delete(QUEUE, now=NOW))
+    queue.send(scripts.declare(QUEUE, {}, now=NOW))
+    assert not queue.send(steering.paused(QUEUE))
+
+
+@pytest.mark.parametrize("call", [steering.pause, steering.resume])
+def test_a_queue_that_is_not_there_is_neither_paused_nor_made(queue: Queue, call: Any) -> None:
+    with pytest.raises(UsageError, match="there is no such queue"):
+        queue.send(call("nowhere"))
+    assert not queue.client.exists(scripts.keys("nowhere").meta)
+
+
+# One job
+
+
+def test_a_promoted_task_has_no_eta_left_for_which_its_worker_would_wait(queue: Queue) -> None:
+    nested = {"eta": "2030-01-01T00:00:00+00:00"}
+    queue.publish("p-1", due=LATER, message=frame(copy=nested, eta="2030-01-01T00:00:00+00:00", note='"eta":"x"'))
+    assert queue.act(Action.PROMOTE, "p-1") == "done"
+    assert queue.take() == ["p-1"]
+    headers = queue.message("p-1")[0]["headers"]
+    assert headers == {"task": "send", "id": "t", "copy": nested, "eta": None, "note": '"eta":"x"'}
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_another_priority_keeps_the_order_inside_it(client: redis.Redis, order: Any) -> None:
+    queue = Queue(client)
+    queue.send(scripts.declare(QUEUE, {"x-max-priority": 9}, order, now=NOW))
+    queue.publish("p-1", "p-2", "p-3", priority=4)
+    first, last = (0, 9) if order == "ascending" else (9, 0)
+    assert queue.act(Action.REPRIORITISE, "p-3", first) == "done"
+    assert queue.act(Action.REPRIORITISE, "p-1", last) == "done"
+    queue.publish("p-4", due=NOW + 1, priority=4)
+    assert queue.act(Action.REPRIORITISE, "p-4", 200) == "done"
+    jobs = queue.send(scripts.take(QUEUE, "ann", 10, 1000, now=NOW + 1)).jobs
+    expected = [("p-3", first), ("p-2", 4), ("p-1", last), ("p-4", 9)]
+    if order == "descending":
+        expected = [("p-3", 9), ("p-4", 9), ("p-2", 4), ("p-1", 0)]
+    assert [(job.id, job.priority) for job in jobs] == expected
+
+
+def test_an_edited_task_says_so_in_the_headers_that_monitors_show(queue: Queue) -> None:
+    queue.publish("p-1", message=frame(argsrepr="('ann',)", kwargsrepr="{}", origin="x"))
+    assert queue.act(Action.EDIT, "p-1", b'[["b\\"ob", null], {"n": 1}, {"chain": null}]') == "done"
+    head, body = queue.message("p-1")
+    assert body == b'[["b\\"ob", null], {"n": 1}, {"chain": null}]'
+    assert head["headers"]["argsrepr"] == "('b\"ob', None)"
+    assert head["headers"]["kwargsrepr"] == "{'n': 1}"
+    assert head["headers"]["origin"] == "x"
+    assert queue.act(Action.EDIT, "p-1", b"[[" + b"1," * 2000 + b"1],{},{}]") == "done"
+    assert len(queue.message("p-1")[0]["headers"]["argsrepr"]) == 1024
+
+
+def test_an_edited_payload_is_no_longer_compressed(queue: Queue) -> None:
+    queue.publish("p-1", message=frame(b"\x1f\x8b", compression="application/x-gzip"))
+    assert queue.act(Action.EDIT, "p-1", b"[[],{},{}]") == "done"
+    assert queue.message("p-1")[0]["headers"]["compression"] is None
+
+
+@pytest.mark.parametrize(
+    ("content_type", "payload", "reason"),
+    [
+        ("application/json", b"{", "is JSON, and the new payload is not"),
+        ("application/json", b'{"a": 1}', "is a Celery task, whose payload is"),
+        ("application/x-python-serialize", b"[[],{},{}]", "only JSON and plain texts can be edited"),
+    ],
+)
+def test_a_payload_that_could_not_be_delivered_is_refused(queue: Queue, content_type: str, payload: bytes, reason: str) -> None:
+    head, body = codec.decode(frame())
+    queue.publish("p-1", message=codec.encode(head | {"content-type": content_type}, body))
+    with pytest.raises(UsageError, match=reason):
+        queue.act(Action.EDIT, "p-1", payload)
+    assert queue.message("p-1")[1] == body
+
+
+def test_the_bytes_that_wait_are_accounted_for_through_every_action(queue: Queue) -> None:
+    queue.send(scripts.declare(QUEUE, {"x-max-length-bytes": 1000}, now=NOW))
+    queue.publish("p-1", "p-2", "p-3", "p-4", message=frame(b"[[1],{},{}]"))
+    queue.publish("p-5", due=LATER, message=frame(b"[[1],{},{}]", eta="2030-01-01T00:00:00+00:00"))
+
+    def accounted() -> int:
+        return int(queue.client.hget(keys.meta, "bytes"))
+
+    assert accounted() == 44
+    queue.act(Action.EDIT, "p-1", b"[[12345],{},{}]")
+    assert accounted() == 48
+    queue.act(Action.REPRIORITISE, "p-1", 7)
+    assert accounted() == 48
+    queue.act(Action.PROMOTE, "p-5")
+    assert accounted() == 59
+    queue.act(Action.MOVE, "p-1", OTHER)
+    assert accounted() == 44
+    queue.act(Action.CANCEL, "p-2")
+    assert accounted() == 33
+    queue.act_on_matching(Action.DELETE, State.WAITING)
+    assert accounted() == 0
+
+
+def test_an_edit_is_refused_by_a_full_server_and_all_else_is_not(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.publish("p-3", due=LATER)
+    queue.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(PublishRefused):
+            queue.act(Action.EDIT, "p-1", b"[[],{},{}]")
+        assert queue.send(steering.pause(QUEUE, now=NOW))
+        assert queue.send(steering.resume(QUEUE, now=NOW))
+        assert queue.act(Action.DELETE, "p-1") == "done"
+        assert queue.act(Action.PROMOTE, "p-3") == "done"
+        assert done(queue.act_on_matching(Action.CANCEL, State.WAITING)) == 2
+    finally:
+        queue.client.config_set("maxmemory", 0)
+
+
+def test_dedup_keys_are_given_free_and_taken_again(queue: Queue) -> None:
+    queue.publish("p-1", unique="k")
+    queue.act(Action.MOVE, "p-1", OTHER)
+    assert not queue.client.exists(keys.unique("k"))
+    queue.publish("p-2", unique="k")
+    queue.settle()
+    assert queue.client.get(keys.unique("k")) == b"p-2"
+    assert queue.client.get(scripts.keys(OTHER).unique("k")) == b"p-1"
+    queue.act(Action.CANCEL, "p-2")
+    assert not queue.client.exists(keys.unique("k"))
+
+
+def test_a_blocked_job_that_waits_for_thousands_goes_in_several_calls(queue: Queue) -> None:
+    queue.client.hset(keys.job("x"), mapping={"message": frame(), "published_at": NOW})
+    queue.client.sadd(keys.blocked, "x")
+    queue.client.sadd(keys.needs("x"), *range(2500))
+    outcomes = []
+    while not outcomes or outcomes[-1] == "more":
+        outcomes.append(queue.act(Action.CANCEL, "x"))
+    assert outcomes == ["more", "more", "done"]
+    assert not queue.client.exists(keys.blocked, keys.needs("x"), keys.job("x"))
+
+
+# All that match
+
+
+def test_a_filter_chooses_by_task_age_text_and_reason(queue: Queue) -> None:
+    queue.publish("p-1", message=frame(b'[["needle"],{},{}]'))
+    queue.publish("p-2", message=frame(task="check", note="send needle"))
+    queue.publish("p-3", now=NOW + 5000)
+
+    def chosen(state: State = State.WAITING, **said: Any) -> int:
+        return done(queue.act_on_matching(Action.DELETE, state, JobFilter(**said), now=NOW + 6000, dry_run=True))
+
+    assert chosen() == 3
+    assert chosen(task="check") == 1
+    assert chosen(task="chec") == 0
+    assert chosen(text=b"needle") == 1
+    assert chosen(text=b"check") == 0
+    assert chosen(older_than_ms=6000) == 2
+    assert chosen(younger_than_ms=6000) == 1
+    assert chosen(task="send", text=b"needle", older_than_ms=1) == 1
+    queue.take()
+    for job, reason, error in (("p-1", "rejected", "ValueError: 1"), ("p-2", "other", "KeyError"), ("p-3", "cancelled", "")):
+        queue.send(scripts.reject(QUEUE, "ann", job, reason, error, now=NOW + 6000))
+    assert chosen(State.FAILED) == 2
+    assert chosen(State.CANCELLED) == 1
+    assert chosen(State.FAILED, reason="rejected") == chosen(State.FAILED, reason="Value") == 1
+    assert chosen(State.FAILED, reason="reject") == 0
+    assert chosen(State.FAILED, older_than_ms=1) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_each_job_is_acted_on_once_though_hundreds_died_at_the_same_moment(queue: Queue, limit: int) -> None:
+    queue.bury(*(f"p-{n}" for n in range(100)))
+    odd = JobFilter(reason="ValueError")
+    for n in range(0, 100, 2):
+        queue.client.hset(keys.job(f"p-{n}"), "error", "KeyError")
+    steps = queue.act_on_matching(Action.REQUEUE, State.FAILED, odd, limit=limit)
+    assert (done(steps), sum(step.looked_at for step in steps)) == (50, 100)
+    assert all(step.looked_at <= limit for step in steps)
+    assert sorted(queue.take()) == sorted(f"p-{n}" for n in range(1, 100, 2))
+
+
+def test_what_dies_again_meanwhile_is_not_requeued_for_ever(queue: Queue) -> None:
+    queue.bury(*(f"p-{n}" for n in range(6)), now=NOW - 10)
+    cursor: str | None = None
+    total = 0
+    for _ in range(10):
+        call = steering.act_on_matching(Action.REQUEUE, QUEUE, State.FAILED, JobFilter(), cursor=cursor, limit=2, now=NOW)
+        step = queue.send(call)
+        total, cursor = total + step.done, step.next
+        for job in queue.take(now=NOW + 5):
+            queue.send(scripts.reject(QUEUE, "ann", job, "rejected", "again", now=NOW + 5))
+        if cursor is None:
+            break
+    assert (cursor, total) == (None, 6)
+
+
+def test_other_priorities_for_all_are_given_once_each(queue: Queue) -> None:
+    queue.publish("p-1", "p-2", "p-3", "p-4", priority=1)
+    queue.publish("p-5", priority=9)
+    assert done(queue.act_on_matching(Action.REPRIORITISE, State.WAITING, JobFilter(), 9, limit=1)) == 4
+    assert queue.take() == ["p-1", "p-2", "p-3", "p-4", "p-5"]
+
+
+def test_what_is_too_large_to_be_looked_into_is_left_to_the_caller(queue: Queue) -> None:
+    queue.publish("p-1", message=frame(b'[["' + b"x" * 100_000 + b'needle"],{},{}]'))
+    queue.publish("p-2")
+    (step,) = queue.act_on_matching(Action.DELETE, State.WAITING, JobFilter(text=b"needle"))
+    assert (step.done, step.unread) == (0, ("p-1",))
+    (step,) = queue.act_on_matching(Action.DELETE, State.WAITING)
+    assert (step.done, step.unread) == (2, ())
+    read = queue.send(steering.job(QUEUE, "p-1"))
+    assert read is None
+
+
+def test_damaged_jobs_can_be_deleted(queue: Queue) -> None:
+    queue.client.zadd(keys.waiting, {"no hash": 1})
+    queue.client.set(keys.job("a string"), "x")
+    queue.client.zadd(keys.dead, {"a string": float("inf"), "no hash either": 3})
+    assert queue.act(Action.REQUEUE, "no hash either") == "refused"
+    assert done(queue.act_on_matching(Action.DELETE, State.WAITING)) == 1
+    assert queue.act(Action.DELETE, "a string") == "done"
+    assert done(queue.act_on_matching(Action.DELETE, State.FAILED)) == 1
+    assert not queue.client.exists(keys.dead, keys.waiting, keys.job("a string"))
+
+
+def test_a_dry_run_changes_nothing(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.bury("p-3")
+    before = everything(queue.client)
+    for action, state, value in (
+        (Action.DELETE, State.WAITING, None),
+        (Action.MOVE, State.WAITING, OTHER),
+        (Action.EDIT, State.WAITING, b"[[],{},{}]"),
+        (Action.REQUEUE, State.FAILED, None),
+    ):
+        assert done(queue.act_on_matching(action, state, value=value, dry_run=True)) > 0
+        assert everything(queue.client) == before
+
+
+def everything(client: redis.Redis) -> dict[bytes, Any]:
+    return {key: entry.value for key, entry in dump(client).items() if not key.endswith(b":wake")}
+
+
+# Moving
+
+
+def test_a_moved_job_keeps_its_payload_priority_due_time_and_age(queue: Queue) -> None:
+    queue.send(scripts.delete(OTHER, now=NOW))
+    queue.send(scripts.declare(OTHER, {}, "descending", now=NOW))
+    queue.publish("p-1", priority=7)
+    queue.publish("p-2", due=LATER, priority=2, ttl_ms=10_000)
+    for job in ("p-1", "p-2"):
+        assert queue.act(Action.MOVE, job, OTHER) == "done"
+        assert queue.act(Action.DELETE, job) == "refused"
+        assert queue.send(scripts.revive(QUEUE, [job], now=NOW)) == (False,)
+    assert queue.settle() == {"p-1": "done", "p-2": "done"}
+    one, two = queue.send(scripts.take(OTHER, "bob", 10, 1000, now=LATER)).jobs
+    assert (one.id, one.priority, two.id, two.priority) == ("p-1", 7, "p-2", 2)
+    assert two.fields[b"published_at"] == str(NOW).encode()
+    assert two.fields[b"expires_at"] == str(LATER + 10_000).encode()
+    assert set(two.fields) == {b"message", b"published_at", b"due_at", b"expires_at", b"score"}
+    head, body = codec.decode(one.fields[b"message"])
+    assert (head["properties"]["delivery_info"], body) == ({"exchange": "", "routing_key": OTHER}, b'[["ann"],{},{}]')
+    assert set(queue.client.keys(keys.base + b"*")) <= {keys.meta, keys.wake, keys.publisher("p"), keys.consumers}
+
+
+def test_a_move_that_was_cut_off_is_ended_by_the_next_and_nothing_comes_twice(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.act(Action.MOVE, "p-1", OTHER)
+    mover = steering.settle(QUEUE)
+    hashes = mover.send([queue.send(call) for call in next(mover)])
+    receive = mover.send([queue.send(call) for call in hashes])
+    assert [queue.send(call) for call in receive] == [True]
+    # The mover dies here. A worker is faster than who ends its work.
+    assert queue.take(queue=OTHER) == ["p-1"]
+    queue.send(scripts.ack(OTHER, "ann", ["p-1"], now=NOW))
+    assert queue.act(Action.MOVE, "p-2", OTHER) == "done"
+    assert queue.settle() == {"p-1": "done", "p-2": "done"}
+    assert queue.take(queue=OTHER) == ["p-2"]
+
+
+def test_two_who_move_at_the_same_time_move_each_job_once(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.act(Action.MOVE, "p-1", OTHER)
+    movers = [steering.settle(QUEUE) for _ in range(2)]
+    calls: list[Any] = [next(mover) for mover in movers]
+    for _ in range(2):
+        calls = [mover.send([queue.send(each) for each in some]) for mover, some in zip(movers, calls, strict=True)]
+    first, second = calls
+    assert [queue.send(call) for call in first] == [True]
+    assert queue.take(queue=OTHER) == ["p-1"]
+    queue.act(Action.MOVE, "p-2", OTHER)
+    queue.settle()
+    assert [queue.send(call) for call in second] == [True]
+    assert queue.take(queue=OTHER) == ["p-2"]
+    assert queue.client.zcard(scripts.keys(OTHER).waiting) == 0
+
+
+def test_what_a_full_queue_refuses_stays_on_the_way_until_there_is_room(queue: Queue) -> None:
+    queue.send(scripts.declare(OTHER, {"x-max-length": 1, "x-overflow": "reject-publish"}, now=NOW))
+    queue.publish("p-1", "p-2")
+    for job in ("p-1", "p-2"):
+        queue.act(Action.MOVE, job, OTHER)
+        queue.settle()
+    with pytest.raises(UsageError, match="at its greatest length"):
+        queue.send(steering.check(Action.MOVE, QUEUE, OTHER))
+    assert queue.settle() == {"p-2": "refused"}
+    assert queue.take(queue=OTHER) == ["p-1"]
+    assert queue.settle() == {"p-2": "done"}
+    assert queue.take(queue=OTHER) == ["p-2"]
+
+
+def test_twins_under_one_id_are_both_kept(queue: Queue) -> None:
+    queue.publish("p-1")
+    queue.send(scripts.publish(OTHER, "p", [Publication("p-1", frame(b"[[2],{},{}]"))], now=NOW))
+    queue.act(Action.MOVE, "p-1", OTHER)
+    assert queue.settle() == {"p-1": "done"}
+    bodies = [codec.decode(job.fields[b"message"])[1] for job in queue.send(scripts.take(OTHER, "b", 9, 1000, now=NOW)).jobs]
+    assert sorted(bodies) == [b'[["ann"],{},{}]', b"[[2],{},{}]"]
+
+
+def test_a_dead_job_begins_anew_in_another_queue(queue: Queue) -> None:
+    queue.send(scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"}, now=NOW))
+    queue.bury("p-1")
+    assert queue.act(Action.MOVE, "p-1", OTHER) == "done"
+    assert queue.client.zcard(keys.outbox) == 0
+    queue.settle()
+    (job,) = queue.send(scripts.take(OTHER, "bob", 1, 1000, now=NOW)).jobs
+    assert (job.deliveries, set(job.fields)) == (1, {b"message", b"published_at"})
+
+
+def test_every_key_of_a_temporary_queue_keeps_a_ttl_when_jobs_move_in_and_out(queue: Queue) -> None:
+    for name in (QUEUE, OTHER):
+        queue.send(scripts.declare(name, {"x-expires": 60_000}))
+    queue.send(scripts.publish(QUEUE, "p", [Publication(f"p-{n}", frame(), unique=str(n)) for n in range(3)]))
+    for job in ("p-0", "p-1"):
+        queue.send(steering.act(Action.MOVE, QUEUE, job, OTHER))
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
+    queue.settle()
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
+    queue.send(steering.pause(OTHER))
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
