@@ -1,23 +1,26 @@
 """Single task: a keyspace read from one end to the other by one task, with the facts of all jobs on its disk meanwhile.
 
-For what can't use Spark's own shuffle: a data source's tasks, which only read. Called by the data source and its streams.
+For what no runner does: a data source's tasks, which only read. Called by the data source and its streams.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 
 from attrs import frozen
 
+from ..migrations.engine import silent
+from ..migrations.engine.fact_files import BY_JOB, FactFiles
 from ..migrations.engine.key_scan import task_count
+from ..migrations.engine.runner import InProcess
 from ..migrations.fact_reader import FactReader
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.family import Keyspace
-from .spill import Spill
 
 
 @frozen
@@ -25,11 +28,12 @@ class SpilledKeyspace:
     """A keyspace that has been read whole, with its facts on disk."""
 
     keyspace: Keyspace
-    _spill: Spill
+    _facts: FactFiles
 
     def subjects(self) -> Iterator[Subject]:
-        """Every job that there are facts about. Can be asked for once."""
-        return self._spill.subjects()
+        """Every job that there are facts about."""
+        for bucket in range(self._facts.stated.buckets):
+            yield from self._facts.subjects(bucket)
 
 
 @contextlib.contextmanager
@@ -38,20 +42,13 @@ def read_in_one_task(address: Address, now_ms: int | None = None, throttle: Thro
 
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
-    family, reader = address.key_family, FactReader(address)
-    tasks = task_count(address)
-    with Spill(tasks) as spill, Spill(tasks) as with_references:
+    reader, buckets = FactReader(address), task_count(address)
+    with tempfile.TemporaryDirectory(prefix="ferryman-") as folder:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms
-            for batch in source.entries(now):
-                for entry in batch:
-                    for fact in reader.facts(entry):
-                        if fact.job_id is not None:
-                            spill.add(fact)
+            stated = (fact for batch in source.entries(now) for entry in batch for fact in reader.facts(entry))
+            files = BY_JOB.write((fact for fact in stated if fact.job_id is not None), folder, buckets)
+        facts = FactFiles.of(files, buckets)
         if reader.close().references:
-            for subject in spill.subjects():
-                back_references = family.back_references(subject) if family.is_referenced(subject.facts) else ()
-                for fact in (*subject.facts, *back_references):
-                    with_references.add(fact)
-            spill = with_references
-        yield SpilledKeyspace(Keyspace(family, address.prefix, now, reader.close().totals), spill)
+            facts = facts.with_references(InProcess(), address, folder, silent)
+        yield SpilledKeyspace(Keyspace(address.key_family, address.prefix, now, reader.close().totals), facts)

@@ -40,7 +40,6 @@ from ..throttle import UNTHROTTLED, Throttle
 from . import Census, Progress, silent
 from .fact_files import BY_JOB, FactFiles, FactWriter, WriteFacts
 from .failures import work_errors
-from .files import read_files
 from .job_selection import JobSelection
 from .jobs import FactJobs
 from .key_row_jobs import KeyRowJobs
@@ -157,6 +156,8 @@ def take(
         new_reader = partial(KeyRowWriter, address, now_ms, path, tasks, for_transfer=for_transfer)
     write = FactWriter(path, tasks)
     if address.kind is Kind.RDB:
+        from .files import read_files  # its kernels take a tenth of a second to load
+
         summaries, remarks = read_files(runner, address, now_ms, tasks, progress, new_reader, write)
     else:
         with _same_servers(address), _at_rest(address):

@@ -35,7 +35,7 @@ from .shuffle import read_bucket
 TYPES = {RECORD: "hash", INDEX_MEMBER: "zset", OWNED: "list"}
 """The Redis type of the key behind a key row."""
 CHECKED_COLUMNS = ["number", "kind", "mark", "home", "created_at", "size"]
-BATCH_BYTES = 96 << 20
+BATCH_BYTES = 56 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
 COPY_THRESHOLD = 0.1
 """The part of a batch's bytes that is not worth a copy of the rest to be left out."""

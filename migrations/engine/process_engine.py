@@ -6,11 +6,11 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from types import FrameType
 
 from ...schema.columnar.jit import load_cached
-from ...schema.connection.address import Address
-from ...schema.family import KeyFamily
+from ...schema.connection.address import Address, Kind
 from ...schema.rule import Finding
 from ..plan import Plan
 from ..source import open_source
@@ -56,14 +56,14 @@ class ProcessEngine(FileCarrier):
         resume: bool = False,
     ) -> Summary:
         """See Engine.migrate."""
-        _load_kernels(target.key_family)
+        _load_kernels(target)
         return super().migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
 
     def verify(
         self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
     ) -> Verification:
         """See Engine.verify."""
-        _load_kernels(target.key_family)
+        _load_kernels(target)
         return super().verify(source, target, plan, report, progress)
 
     @contextlib.contextmanager
@@ -71,15 +71,17 @@ class ProcessEngine(FileCarrier):
         if found is None:
             with open_source(source):
                 pass  # a server that is down, or a file that is not there, is known before anything else is done
-        _load_kernels(source.key_family)
+        _load_kernels(source)
         prepare_process()
         with _ended_by_sigterm(), work_folder(self._work, found) as folder:
             yield self._runner, folder
 
 
-def _load_kernels(family: KeyFamily) -> None:
+def _load_kernels(address: Address) -> None:
     """Loads what processes would load otherwise, each for itself."""
-    family.batch_prefilter(family.default_prefix, 0)
+    if address.kind is Kind.RDB:
+        import_module(".files", __package__)
+    address.key_family.batch_prefilter(address.prefix, 0)
     load_cached()
 
 
