@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 import redis
 from attrs import define
 from ferryman.compat.kue.live import KueLive
+from ferryman.compat.kue.steering import KueSteering
 from ferryman.schema.connection.call import Call, run
 from ferryman.schema.live import Failure, NewJob
 from ferryman.schema.native.scripts.results import Renewed
 from ferryman.schema.rule import Finding
+from ferryman.schema.steering import Action, Value
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -36,6 +38,7 @@ consumers = st.sampled_from(CONSUMERS)
 holders = st.none() | consumers
 """None: whoever holds the job, as far as side keys tell."""
 ranks = st.integers(0, 3)
+actions = st.sampled_from(sorted(KueSteering.actions))
 meanwhile = st.sampled_from([None, "take", "timers", "complete", "fail", "requeue", "cancel", "restart"])
 """What happens between two commands of a process of kue."""
 options = st.fixed_dictionaries(
@@ -268,6 +271,18 @@ class KueKeyspace(RuleBasedStateMachine):
             self.spoiled.add(job_id)
         removed = self.send(self.live.remove(self.queue_of(job_id), job_id, now=self.now))
         assert removed in (None, "held") or not self.is_ours(job_id)
+
+    @rule(rank=ranks, action=actions, priority=st.sampled_from([-10, 5]))
+    def an_operator_steers(self, rank: int, action: Action, priority: int) -> None:
+        job_id = self.pick(rank)
+        worker = self.worker_of(job_id)
+        if worker and worker.stage != "running":
+            self.spoiled.add(job_id)
+        value: Value = {Action.REPRIORITISE: priority, Action.EDIT: b"[1]"}.get(action)
+        outcome = self.send(KueSteering(self.live).act(action, self.queue_of(job_id), job_id, value, now=self.now))
+        assert outcome != "done" or not self.is_ours(job_id)
+        if outcome == "done" and action is Action.REQUEUE:
+            self.restarted.add(job_id)
 
     @rule(consumer=consumers, queue=queues)
     def renew(self, consumer: str, queue: str) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import redis
 from ferryman.compat.qless.live import QlessLive
+from ferryman.compat.qless.steering import QlessSteering
 from ferryman.schema.connection.call import Call, run
 from ferryman.schema.live import Failure, ForeignDelivery, NewJob
+from ferryman.schema.steering import Action, Value
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -126,6 +128,21 @@ class QlessInUse(RuleBasedStateMachine):
         else:
             self.original.cancel(job_id)
         self.cancelled.add(job_id)
+
+    @rule(
+        rank=ranks, action=st.sampled_from(sorted(set(QlessSteering.actions) - {Action.MOVE})), priority=st.sampled_from([3, -1])
+    )
+    def an_operator_steers(self, rank: int, action: Action, priority: int) -> None:
+        if not self.made:
+            return
+        job_id = self.made[rank % len(self.made)]
+        state = self.client.hget(f"ql:j:{job_id}", "state")
+        value: Value = {Action.REPRIORITISE: priority, Action.EDIT: b"[1]"}.get(action)
+        outcome = self.send(QlessSteering(self.live).act(action, QUEUE, job_id, value, now=self.now))
+        assert (outcome == "held") == (state == b"running")
+        assert (outcome == "missing") == (state is None)
+        if outcome == "done" and action in (Action.CANCEL, Action.DELETE):
+            self.cancelled.add(job_id)
 
     # Runs of the original's
 
