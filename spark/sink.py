@@ -21,7 +21,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ..migrations.engine.tables import JOBS
 from ..migrations.packed_jobs import identity
 from ..migrations.partition_writer import open_partition, send
 from ..migrations.plan import requeued
@@ -36,8 +35,7 @@ from ..schema.job import Job, State
 from ..schema.rule import Severity
 from ..schema.text import show
 from ..schema.totals import Totals
-
-REQUIRED = ("id", "queue", "name", "state")
+from .job_frame import check_schema, jobs_of
 
 
 @frozen
@@ -49,7 +47,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 def begin(address: Address, schema: Any, *, lossy: bool) -> Sink:
     """Checks the frame's schema and opens the target for one write. Raises UsageError naming the column at fault."""
-    _check_schema(to_arrow_schema(schema))
+    check_schema(to_arrow_schema(schema))
     run = Run(secrets.token_hex(8), 1)
     with open_client(address) as client:
         client.hset(
@@ -74,7 +72,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         totals = Totals()
         with open_client(self.address) as client, open_partition(ServerStore(client), self.run, name) as writer:
             try:
-                for job in _jobs(iterator, family.name, self.target.now_ms):
+                for job in _requeued(jobs_of(iterator), family.name, self.target.now_ms):
                     self._check(job)
                     family.tally_written(job, totals)
                     writer.put(identity(job), family.write(job, self.target))
@@ -110,22 +108,6 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
                 raise UsageError(f"job {show(job.id)} can't be stored: {finding.detail}; {remedy}")
 
 
-def _jobs(iterator: Iterator[pa.RecordBatch], family: str, now_ms: int) -> Iterator[Job]:
-    for batch in iterator:
-        for name in REQUIRED:
-            if batch.column(name).null_count:
-                raise UsageError(f"column {name!r} has a null; every job needs one")
-        for job in JOBS.rows(batch):
-            yield requeued(job, family, now_ms) if job.state is State.ACTIVE else job
-
-
-def _check_schema(given: pa.Schema) -> None:
-    for name in REQUIRED:
-        if name not in given.names:
-            raise UsageError(f"column {name!r} is missing; jobs need at least {', '.join(REQUIRED)}")
-    for column in given:
-        if column.name not in JOBS.arrow.names:
-            raise UsageError(f"there is no column {column.name!r} in the table jobs; drop it")
-        wanted = next(each for each in JOBS.columns if each.name == column.name)
-        if column.type != wanted.arrow:
-            raise UsageError(f"column {column.name!r} must be {wanted.ddl}; cast it")
+def _requeued(jobs: Iterator[Job], family: str, now_ms: int) -> Iterator[Job]:
+    for job in jobs:
+        yield requeued(job, family, now_ms) if job.state is State.ACTIVE else job

@@ -13,6 +13,11 @@ Options for reading; ``.schema(…)`` chooses some of a table's columns:
     fields      for entries: only the records of jobs, and of these only some fields, each in a column: state,type,priority; or *
                 for the records with all their fields, in the table's own columns. Where a family's names don't tell what is a
                 record (pjq, kombu), every hash counts as one. Read from a cluster by a task for each master at least
+    columns     the columns to read: id,queue,state
+    id, queue, state, name
+                for jobs: only these, a text or a JSON list of several. Filters that Spark pushes down do the same
+    limit       for jobs, findings and totals: no more rows
+    by          index: for jobs by queue and state, and for entries with fields, only what stands in an index
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
     throttle    keys a second that all tasks together read from a server, or polite, as on the command line (default: no limit)
     checksum    false: that of a snapshot file is not compared (default: true)
@@ -21,7 +26,8 @@ Findings of a live keyspace are looked at again, as by an audit: those of jobs t
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
 meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
-action on a table reads the server again: write it to Parquet first. Options for writing: see sink.py.
+action on a table reads the server again: write it to Parquet first. Options for writing: see sink.py,
+and publish.py for what is published to queues in use.
 
 Options for streams (stream.py): url, and
     table            totals or events
@@ -69,6 +75,7 @@ from .entries import ENTRIES, entry_bytes
 from .index_scan import IndexReader, index_of
 from .poll import EVENTS, TOTALS
 from .projection import EntireKeys, Projection, parse_fields
+from .publish import PublishStreamWriter, PublishWriter, publish_stream_writer, publish_writer
 from .row_filter import JOB_OPTIONS, parse_filter
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
@@ -88,7 +95,10 @@ READ_OPTIONS = frozenset(
     {"url", "table", "columns", "limit", "partitions", "fields", "by", "now", "throttle", "checksum", *JOB_OPTIONS}
 )
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
-WRITE_OPTIONS = frozenset({"url", "lossy"})
+WRITE_OPTIONS = frozenset({"url", "lossy", "batch", "remember"})
+STREAM_WRITE_OPTIONS = frozenset({"url", "remember", "checkpointlocation"})
+REMEMBER_DAYS = 30
+"""For how long it is remembered what a batch has published, unless option ``remember`` says otherwise."""
 PATHS = frozenset({"path", "paths"})
 """What Spark makes of what is given to ``load`` and ``save``."""
 KEY = pa.schema([("key", pa.binary())])
@@ -174,12 +184,22 @@ class Ferryman(DataSource):  # type: ignore[misc]
             case _:
                 raise UsageError(f"the table {table} is no stream; there are: totals, events")
 
-    def writer(self, schema: Any, overwrite: bool) -> Sink:
+    def writer(self, schema: Any, overwrite: bool) -> Sink | PublishWriter:
         _check(self.options, WRITE_OPTIONS)
         if overwrite:
             raise UsageError("jobs can only be added: use .mode('append')")
-        address = _address(self.options)
-        return begin(address, schema, lossy=_is_flag(self.options, "lossy", default=False))
+        address, batch = _address(self.options), self.options.get("batch")
+        if batch is None:
+            return begin(address, schema, lossy=_is_flag(self.options, "lossy", default=False))
+        if "lossy" in self.options:
+            raise UsageError("option 'lossy' does not go with option 'batch': a job is published whole or not at all")
+        return publish_writer(address, schema, batch, _remember_ms(self.options))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> PublishStreamWriter:  # noqa: N802 - Spark's name
+        _check(self.options, STREAM_WRITE_OPTIONS)
+        if overwrite:
+            raise UsageError("jobs can only be added: use .outputMode('append')")
+        return publish_stream_writer(_address(self.options), schema, _remember_ms(self.options))
 
 
 @frozen
@@ -430,6 +450,13 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     if not 0 <= seconds < float("inf"):
         raise UsageError(f"option {name!r} must be a number of seconds, not {text!r}")
     return seconds
+
+
+def _remember_ms(options: Mapping[str, str]) -> int:
+    days = _number(options, "remember")
+    if days == 0:
+        raise UsageError("option 'remember' must be a number of days above 0")
+    return 86_400_000 * (REMEMBER_DAYS if days is None else days)
 
 
 def _table(options: Mapping[str, str]) -> str:

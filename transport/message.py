@@ -20,9 +20,8 @@ from ..schema.errors import MalformedValue, UsageError
 from ..schema.native import codec
 from ..schema.native.scripts.publication import Publication
 from ..schema.native.scripts.waiting_score import HIGHEST_PRIORITY
+from ..schema.native.task_message import JSON_HEAD, task_message
 from ..schema.text import load_json, to_text
-
-JSON_HEAD = {"content-type": "application/json", "content-encoding": "utf-8"}
 
 DELAY = "x-delay"
 """Header: ms from now until the message may be delivered."""
@@ -133,25 +132,7 @@ def _task(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
     if b"payload" not in fields or b"name" not in fields:
         raise MalformedValue(f"job {job_id!r} has neither a message nor a payload with a name")
     payload, name = fields[b"payload"], to_text(fields[b"name"])
-    load_json(payload)
-    headers = {
-        "lang": "py",
-        "task": name,
-        "id": job_id,
-        "root_id": job_id,
-        "parent_id": None,
-        "group": None,
-        "retries": 0,
-        "eta": None,
-        "expires": None,
-        "timelimit": [None, None],
-        "argsrepr": "(<payload>,)",
-        "kwargsrepr": "{}",
-        "origin": "ferryman",
-        "ignore_result": False,
-    }
-    body = b"[[" + payload + b'],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
-    properties = {"correlation_id": job_id, "delivery_info": {"exchange": "", "routing_key": queue}}
+    headers, properties, body = task_message(job_id, queue, name, payload)
     return Content(body, JSON_HEAD["content-type"], JSON_HEAD["content-encoding"], headers, properties)
 
 

@@ -161,6 +161,10 @@ class QueueKeys:
         """String with a TTL: what a producer's last publish stored. No live data: losing it loses no job."""
         return self.base + b"publisher:" + to_bytes(producer)
 
+    def batch(self, batch: str) -> bytes:
+        """Set with a TTL: the ids that a batch has stored; a string when it is complete. No live data: losing it loses no job."""
+        return self.base + b"batch:" + to_bytes(batch)
+
     def needs(self, job_id: str) -> bytes:
         """Set: the ids that a blocked job waits for."""
         return self.needs_prefix + to_bytes(job_id)

@@ -13,8 +13,8 @@ from ..keys import KeyLayout, KeyPattern, PrefixFinder
 _TAG = {"tag": "[^{}]+"}
 
 
-def _of_queue(role: str, name: str, redis_type: str) -> KeyPattern:
-    return KeyPattern(role, "<prefix>:{<tag>}:" + name, (redis_type,), _TAG)
+def _of_queue(role: str, name: str, *redis_types: str) -> KeyPattern:
+    return KeyPattern(role, "<prefix>:{<tag>}:" + name, redis_types, _TAG)
 
 
 PATTERNS = (
@@ -33,6 +33,7 @@ PATTERNS = (
     _of_queue("needs", "needs:<id>", "set"),
     _of_queue("unblocks", "unblocks:<id>", "set"),
     _of_queue("publisher", "publisher:<producer>", "string"),
+    _of_queue("batch", "batch:<label>", "set", "string"),
     _of_queue("tag", "tag:<label>", "set"),
     _of_queue("unique", "unique:<label>", "string"),
     _of_queue("stats", "stats:<day>", "hash"),
@@ -51,7 +52,7 @@ PREFIX_FINDER = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
 JOB_ROLES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
 
-WITH_TTL = frozenset({"publisher", "unique", "connection", "fanout", "cursors"})
+WITH_TTL = frozenset({"publisher", "batch", "unique", "connection", "fanout", "cursors"})
 """The roles of keys that may carry a TTL, whatever their queue is."""
 
 

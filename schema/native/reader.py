@@ -34,7 +34,7 @@ KINDS = {
     "stats": FactKind.COUNTER,
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
     **dict.fromkeys(("exchange", "fanout", "cursors", "unroutable"), FactKind.REGISTRY),
-    **dict.fromkeys(("wake", "publisher", "unique", "connection"), FactKind.TOKEN),
+    **dict.fromkeys(("wake", "publisher", "batch", "unique", "connection"), FactKind.TOKEN),
 }
 """What the keys of each role state."""
 

@@ -21,8 +21,9 @@ from ...schema.errors import FerrymanError, MalformedValue, UsageError
 from ...schema.live import ForeignDelivery, ForeignFamily, NewJob
 from ...schema.native.scripts.publication import Publication
 from ...schema.native.scripts.waiting_score import PriorityOrder
+from ...schema.native.task_message import JSON_HEAD
 from ...schema.text import load_json, load_loose_json, show
-from ..message import DELAY, JSON_HEAD, TYPE_MARK, UNIQUE_KEY, UNIQUE_TTL, Content, decode_kombu_type, encode_kombu_type
+from ..message import DELAY, TYPE_MARK, UNIQUE_KEY, UNIQUE_TTL, Content, decode_kombu_type, encode_kombu_type
 from .mapping import JobMapping, QueueMapping
 from .whole_messages import CONSUMER, HEADER, content_of_message, payload_of_message
 

@@ -158,6 +158,26 @@ class QueueScripts:
             lambda reply: results.published(result(reply, f"queue {queue!r}")),
         )
 
+    def publish_batch(
+        self, queue: str, batch: str, messages: Sequence[Publication], remember_ms: int, *, now: int | None = None
+    ) -> Call[Published]:
+        """``publish`` of jobs of a batch, each of which it stores once, whoever says so, how often and in which order.
+
+        What a batch has stored is remembered for ``remember_ms`` after it last stored something. A dead job of the queue makes
+        room for one of the same id; one that stands elsewhere is not stored.
+        """
+        has_keys = any(message.unique is not None for message in messages)
+        args: list[Argument] = ["", ASCENDING, "", "", _positive(remember_ms), 8 if has_keys else 6]
+        for message in messages:
+            args += message.arguments(None, has_keys)
+        keys_of_batch = (self.keys(queue).publisher("batch"), self.keys(queue).batch(check_name(batch, "batch")))
+        return self._call("publish", queue, now, args, results.published, keys_of_batch)
+
+    def complete_batch(self, queue: str, batch: str, remember_ms: int) -> Command[bool]:
+        """From here on the batch stores nothing more in this queue. Takes less room than the ids that it has stored."""
+        words = ("SET", self.keys(queue).batch(check_name(batch, "batch")), "complete", "PX", _positive(remember_ms))
+        return Command(words, bool)
+
     def bump_routes(self, queue: str, *, now: int | None = None) -> Call[int]:
         """Changes the queue's routes version after a binding to it was removed; gives the new one, 0 if there is no queue.
 

@@ -68,7 +68,8 @@ class Published:
     another script, see ``QueueScripts.publish_one``). ``fresh``: for each job in order, False for one that had been stored
     before. ``routes``: the version now. ``has_dead_letters``: dead jobs of the queue wait to be forwarded to its dead letter
     exchange (``outbox``). ``created``: there was no such queue before; list it. ``more``: not all jobs of a temporary queue are
-    renewed; call ``advance``, until they are.
+    renewed; call ``advance``, until they are. ``standing``: for each job of a batch, whether somebody else has stored one of this
+    id that has not died, so that this one was not stored.
     """
 
     status: Literal["stored", "missing", "stale", "overflow", "other"]
@@ -77,6 +78,7 @@ class Published:
     has_dead_letters: bool = False
     created: bool = False
     more: bool = False
+    standing: tuple[bool, ...] = ()
 
 
 @frozen
@@ -260,7 +262,16 @@ def published(reply: Any) -> Published:
             return Published("overflow", routes=int(routes))
         case _:
             _, routes, fresh, has_dead_letters, created, more = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_dead_letters), bool(created), bool(more))
+            verdicts = [int(each) for each in fresh]
+            return Published(
+                "stored",
+                tuple(each == 1 for each in verdicts),
+                int(routes),
+                bool(has_dead_letters),
+                bool(created),
+                bool(more),
+                tuple(each < 0 for each in verdicts),
+            )
 
 
 def taken(reply: Any) -> Taken:

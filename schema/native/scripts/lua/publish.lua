@@ -2,26 +2,35 @@
 --
 -- KEYS      the queue's, see _queue.lua
 -- KEYS[15]  what this producer's last publish stored: "first-last,first-last…" of its numbers
+-- KEYS[16]  only for jobs of a batch: the set of the ids that it has stored; a string once it is complete
 -- ARGV[1]   now
 -- ARGV[2]   '1' to create a queue that was never declared
 -- ARGV[3]   priority order of a queue created here
 -- ARGV[4]   the version of the queue's routes that the producer relies on, '' if none
 -- ARGV[5]   the numbers of this publish, as KEYS[15] will remember them; '' if its ids have none
--- ARGV[6]   ms for which they are remembered
+-- ARGV[6]   ms for which they, and what a batch has stored, are remembered
 -- ARGV[7]   how many values each job has: 6, or 8 where one of them has a dedup key
 -- ARGV[8…]  for each job: id, its number or '', priority, due ms ("+ms": from now) or '', ms until it expires or '', message;
 --           dedup key or '', ms for which it is held or '' until the job ends
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
 --           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}, 1 if dead
 --           jobs wait to be forwarded, 1 if the queue was created, 1 if the TTLs of a temporary queue are not all renewed yet}:
---           0 for a job that had been stored before, or whose dedup key another one holds.
+--           0 for a job that had been stored before, or whose dedup key another one holds; -1 for one of a batch that had been
+--           stored by somebody else and has not died.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
--- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
+-- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only. A batch
+-- may be repeated in any order, so all of its ids are remembered; its jobs take the place of dead ones that have the same id.
 
-local PUBLISHER = KEYS[15]
+local PUBLISHER, BATCH = KEYS[15], KEYS[16]
 local FIRST, WIDTH = 8, tonumber(ARGV[7])
 local has_keys = WIDTH > 6
+
+-- Whether the batch has stored a job, or is complete.
+local function is_of_batch(id)
+  local stored = BATCH and attempt('SISMEMBER', BATCH, id)
+  return BATCH and stored ~= 0
+end
 
 -- Whether a job that has not ended holds a dedup key, or it is held for a time that is not over.
 local function is_unique_held(key)
@@ -46,7 +55,9 @@ local function select_new()
     if kind ~= 'none' and kind ~= 'hash' then
       refuse('damaged', JOB .. id, 'a ' .. kind .. ' stands where a job belongs')
     end
-    local known = kind == 'hash' or seen[id] or (number and number <= highest and is_remembered(memory, number))
+    local stands = kind == 'hash' and not (BATCH and call('ZSCORE', DEAD, id))
+    local is_repeated = seen[id] or is_of_batch(id)
+    local known = stands or is_repeated or (number and number <= highest and is_remembered(memory, number))
     local key = has_keys and ARGV[i + 6] ~= '' and ARGV[i + 6]
     if key and not known then
       known = seen_keys[key] or is_unique_held(key)
@@ -57,9 +68,28 @@ local function select_new()
       append(fresh, i)
       seen[id] = true
     end
-    append(verdicts, known and 0 or 1)
+    append(verdicts, not known and 1 or (BATCH and stands and not is_repeated) and -1 or 0)
   end
   return fresh, verdicts, duplicates
+end
+
+-- Dead jobs whose ids the new jobs of a batch have end here.
+local function replace_dead(fresh)
+  for _, i in ipairs(fresh) do
+    if call('ZSCORE', DEAD, ARGV[i]) then
+      remove_from(DEAD, ARGV[i])
+    end
+  end
+end
+
+-- Remembers what the batch has stored.
+local function remember(fresh)
+  local ids = {}
+  for n, i in ipairs(fresh) do
+    ids[n] = ARGV[i]
+  end
+  in_slices('SADD', BATCH, ids)
+  call('PEXPIRE', BATCH, ARGV[6])
 end
 
 local function expiry(start, own)
@@ -159,6 +189,10 @@ return reply_of(function()
     end
     if not queue.schema then
       create_queue(now, ARGV[3])
+    end
+    if BATCH then
+      replace_dead(fresh)
+      remember(fresh)
     end
     store(now, fresh)
     if queue.max_length or queue.max_bytes then
