@@ -144,6 +144,15 @@ class ForeignDelivery(Delivery):
 
 
 @frozen
+class Upcoming:
+    """A job that the system holds until its time."""
+
+    due_ms: int
+    job: ForeignDelivery
+    """As ``take`` would give it."""
+
+
+@frozen
 class Failure:
     """Why a job has failed."""
 
@@ -322,6 +331,14 @@ class ForeignFamily(ABC):
 
     @abstractmethod
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]: ...
+
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]] | None:
+        """Up to ``limit`` of the next delayed jobs of a queue, the next one first, without changing anything.
+
+        No more than have so many bytes of payloads, but one at least. Bounded: where jobs of all queues stand in one index, it
+        looks at MAX_PER_CALL of them. What is damaged is left out. None: the system holds no job until its time.
+        """
+        return None
 
     # Routing, where the system itself knows exchanges (kombu)
 

@@ -29,7 +29,7 @@ from attrs import field, frozen
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome, Upcoming
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken, Task
@@ -203,6 +203,9 @@ class BeeLive(ForeignFamily):
     def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
         return self._call("purge", now, self.hive, (limit,), lambda reply: Purged(reply[0], bool(reply[1])), queue)
 
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
+        return self._call("upcoming", None, self.hive, (limit, fetch_bytes), partial(_upcoming, queue), queue)
+
     def find(
         self,
         queue: str,
@@ -289,6 +292,10 @@ def _taken(queue: str, reply: Any) -> Taken:
     now, event, unknown, *jobs = reply
     deliveries = tuple(_delivery(queue, *job) for job in jobs)
     return Taken(True, now, event, deliveries, unknown=tuple(map(to_text, unknown)))
+
+
+def _upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
+    return tuple(Upcoming(int(due), _delivery(queue, *job)) for due, *job in reply)
 
 
 def _delivery(

@@ -24,7 +24,7 @@ from attrs import field, frozen
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignFamily, NewJob, Outcome, Upcoming
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
@@ -247,6 +247,9 @@ class KickqLive(ForeignFamily):
     ) -> Call[Found]:
         args = (role, limit, seen, self._begin, *map(to_bytes, task_ids))
         return self._about("find", queue, now, args, replies.found)
+
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
+        return self._about("upcoming", queue, None, (limit, fetch_bytes), lambda reply: replies.upcoming(reply, queue))
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         return self._about("remove", queue, now, (to_bytes(job_id), only or ""), lambda reply: reply.decode() or None)

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from ...schema.connection.call import Call
 from ...schema.errors import KeyspaceRefused, MalformedValue
-from ...schema.live import ForeignDelivery, Outcome
+from ...schema.live import ForeignDelivery, Outcome, Upcoming
 from ...schema.native.scripts.results import Found, Size, Taken, Task
 from ...schema.text import load_json, show, to_text
 from ..overflow import is_ours
@@ -103,6 +103,10 @@ def judge(reply: Sequence[bytes], prefix: str) -> None:
 def taken(reply: Sequence[Any], queue: str) -> Taken:
     now, next_event, *jobs = reply
     return Taken(True, now, next_event, tuple(_delivery(queue, *job) for job in jobs))
+
+
+def upcoming(reply: Sequence[Any], queue: str) -> tuple[Upcoming, ...]:
+    return tuple(Upcoming(int(due), _delivery(queue, *job)) for due, *job in reply)
 
 
 def _delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: bytes) -> ForeignDelivery:

@@ -22,7 +22,7 @@ from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, UsageError
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignFamily, NewJob, Outcome, Upcoming
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
@@ -256,6 +256,9 @@ class KueLive(ForeignFamily):
     ) -> Call[SteeringOutcome]:
         """What an operator does to a job that nobody runs (``steering.py``)."""
         return self._call("steer", queue, now, (to_bytes(job_id), str(action), told), outcome_of)
+
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
+        return self._call("upcoming", queue, None, (limit, fetch_bytes), lambda reply: replies.upcoming(queue, reply))
 
     def jobs(self, ids: Sequence[str]) -> Call[tuple[Job, ...]]:
         """Those of these jobs that there are, up to MAX_PER_CALL."""

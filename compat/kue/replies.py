@@ -11,7 +11,7 @@ from attrs import frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job
-from ...schema.live import ForeignDelivery, Outcome
+from ...schema.live import ForeignDelivery, Outcome, Upcoming
 from ...schema.native.scripts.results import Size, Taken
 from ...schema.text import load_json_fast, to_text
 from ..numbers import parse_int, parse_number
@@ -55,6 +55,10 @@ def _delivery(queue: str, job: Any) -> ForeignDelivery:
         max_attempts=parse_int(max_attempts),
         time_limit_ms=None if limit is None else max(1, int(limit)),
     )
+
+
+def upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
+    return tuple(Upcoming(int(due), _delivery(queue, job)) for due, job in reply)
 
 
 def is_extra(raw: bytes) -> bool:

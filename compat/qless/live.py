@@ -29,7 +29,7 @@ from uuid import uuid4
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, MalformedValue, UsageError
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome, Upcoming
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import check_name
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
@@ -261,6 +261,9 @@ class QlessLive(ForeignFamily):
         """Jobs for which others wait stay: qless cancels them only together."""
         return self._of_queue("purge", queue, now, (limit,), lambda reply: Purged(reply[0], bool(reply[1])))
 
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
+        return self._of_queue("upcoming", queue, None, (limit, fetch_bytes), lambda reply: _upcoming(queue, reply))
+
     def find(
         self,
         queue: str,
@@ -365,8 +368,12 @@ def _taken(queue: str, reply: Any) -> Taken:
     return Taken(True, now, event, tuple(delivery(queue, *job) for job in jobs), unknown=tuple(map(to_text, unknown)))
 
 
+def _upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
+    return tuple(Upcoming(int(due), delivery(queue, *job)) for due, *job in reply)
+
+
 def delivery(queue: str, job_id: bytes, flat: Sequence[bytes]) -> ForeignDelivery:
-    """A job that a worker has begun, from its record."""
+    """A job that a worker has begun, or that is to come, from its record."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     retries, remaining = parse_int(fields.get(b"retries")), parse_int(fields.get(b"remaining"))
     attempts = 0 if retries is None or remaining is None else max(0, retries - remaining)

@@ -2,7 +2,8 @@
 
 On other transports a task with an ETA is delivered at once and waits in a worker, which is what Celery's command lists. Here it
 stays in Redis until it is due, so that list would always be empty. ``install``, called for each new transport, puts a command in
-its place that adds the next ones of the queues that the worker consumes. A worker of another broker answers as before.
+its place that adds the next ones of the queues that the worker consumes, another system's delayed jobs among them. A worker of
+another broker answers as before.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from functools import wraps
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from ...schema.connection.call import Command
+from ...schema.connection.call import Call, Command
 from ...schema.errors import MalformedValue
+from ...schema.live import Upcoming
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from ..message import content
+from ..message import Content, content
 from ..session import Session
 
 T = TypeVar("T")
@@ -79,21 +82,55 @@ def _in_broker(state: Any, limit: int) -> list[dict[str, Any]]:
 
 
 def upcoming(session: Session, queues: Sequence[str], limit: int, hostname: str) -> Iterator[dict[str, Any]]:
-    """The next tasks that are scheduled in some queues, the next one first, in Celery's form. Three round trips.
+    """The next tasks that are scheduled in some queues, the next one first, in Celery's form. Three round trips, and one more for
+    the jobs of another system.
 
     What is damaged is left out. Raises connection errors.
     """
-    scripts = session.scripts
-    listed = _successful(session, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
-    next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
-    sizes = _successful(session, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
-    for due, fields in _successful(session, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
-        entry = _entry(due, fields, hostname)
+    if not limit:
+        return
+    found = heapq.merge(_own(session, queues, limit), _foreign(session, queues, limit), key=lambda each: each[0])
+    for due, message in islice(found, limit):
+        entry = _entry(due, message, hostname)
         if entry is not None:
             yield entry
 
 
-def _successful(session: Session, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
+def _own(session: Session, queues: Sequence[str], limit: int) -> Iterator[tuple[Due, Content]]:
+    """The next ones of ferryman's own queues."""
+    scripts = session.scripts
+    listed = _successful(session, [(queue, scripts.upcoming(queue, limit)) for queue in queues])
+    next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
+    sizes = _successful(session, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
+    for due, fields in _successful(session, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
+        try:
+            yield due, content(due.job_id, due.queue, fields)
+        except MalformedValue:
+            continue  # or it has gone meanwhile
+
+
+def _foreign(session: Session, queues: Sequence[str], limit: int) -> list[tuple[Due, Content]]:
+    """The next ones of another system's queues, if one carries the tasks."""
+    foreign = session.foreign
+    if foreign is None:
+        return []
+    calls: list[tuple[str, Call[tuple[Upcoming, ...]]]] = []
+    for queue in queues:
+        call = foreign.family.upcoming(queue, limit, fetch_bytes=MAX_BYTES) if foreign.is_lasting(queue) else None
+        if call is not None:
+            calls.append((queue, call))
+    found: list[tuple[Due, Content]] = []
+    for queue, jobs in _successful(session, calls):
+        for upcoming_job in jobs:
+            job = upcoming_job.job
+            try:
+                found.append((Due(upcoming_job.due_ms, queue, job.id), foreign.content(queue, job, "", None)))
+            except MalformedValue:
+                continue
+    return sorted(found, key=lambda each: each[0])
+
+
+def _successful(session: Session, calls: Sequence[tuple[T, Command[Any] | Call[Any]]]) -> list[tuple[T, Any]]:
     """What each call is about, with its result; without those that failed."""
     outcomes = session.link.outcomes([call for _, call in calls])
     replies = [(about, reply) for (about, _), reply in zip(calls, outcomes, strict=True)]
@@ -115,12 +152,8 @@ def _fitting(sizes: Sequence[tuple[Due, int]]) -> list[Due]:
     return fitting
 
 
-def _entry(due: Due, fields: dict[bytes, bytes], hostname: str) -> dict[str, Any] | None:
-    """None for a job that has gone meanwhile, and for a message that is for no Celery task."""
-    try:
-        found = content(due.job_id, due.queue, fields)
-    except MalformedValue:
-        return None
+def _entry(due: Due, found: Content, hostname: str) -> dict[str, Any] | None:
+    """None for a message that is for no Celery task."""
     headers, properties = found.headers, found.properties
     if not headers.get("task"):
         return None

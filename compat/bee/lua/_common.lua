@@ -62,6 +62,17 @@ local function decoded(text)
   end
 end
 
+-- What Celery knows of a job; nil for one that Celery has not made.
+local function celery_part(text)
+  local part = text and decoded(text)
+  return type(part) == 'table' and part.as_of == nil and #part == 0 and part or nil
+end
+
+-- An option that is to be a number, as text; '' for another.
+local function number_or_none(option)
+  return tonumber(option) and tostring(option) or ''
+end
+
 -- A JSON text as Lua writes it; nil for what it can't read, or not write again.
 local function encoded_again(text)
   local fine, again = pcall(function()

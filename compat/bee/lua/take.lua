@@ -129,12 +129,6 @@ local function uses_hashes()
   return hashes
 end
 
--- What Celery knows of a job; nil for one that Celery has not made.
-local function celery_part(text)
-  local part = text and decoded(text)
-  return type(part) == 'table' and part.as_of == nil and #part == 0 and part or nil
-end
-
 local function is_wanted(part)
   if ARGV[7] == '' then
     return true
@@ -209,11 +203,6 @@ local function pop(now, job)
   call('ZADD', set_of('locks', queue), now + LOCK, job.id)
   call('SADD', held_of(worker), job.id)
   call('ZREM', waiting, job.id)
-end
-
--- An option that is to be a number, as text; '' for another.
-local function number_or_none(option)
-  return tonumber(option) and tostring(option) or ''
 end
 
 -- How many jobs the consumer may have: bees that live share a queue.

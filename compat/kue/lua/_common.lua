@@ -209,6 +209,13 @@ local function runs_at(job, consumer)
   return job.state == 'active' and job.workerId and string.sub(job.workerId, -#worker) == worker
 end
 
+-- What a reply says of a job that is for a consumer: {id, priority, lapses, data, ferryman or '', attempts, max_attempts or '', ttl or ''}.
+local function described(job, data, extra)
+  local lapses = call('HGET', SIDE .. 'lapses:' .. job.type, job.id) or '0'
+  local ttl = ttl_of(job) and job.ttl or ''
+  return {job.id, priority_of(job), tonumber(lapses), data, extra or '', tonumber(job.attempts) or 0, job.max_attempts or '', ttl}
+end
+
 -- Whether another process is at work under one of kue's locks. One without an end is nobody's: kue itself can't take it again.
 local function is_locked(name)
   return (attempt('PTTL', name) or -2) >= 0
@@ -401,14 +408,14 @@ local function forget_lapses(queue)
   end
 end
 
--- Whether a job of an old keyspace is due. 0.8 counts from the last failure, before it was the creation.
-local function is_due(id, now)
+-- When a job of an old keyspace is due; nil for what is no job. 0.8 counts from the last failure, before it was the creation.
+local function due_time(id)
   local found = attempt('HMGET', job_key(id), 'delay', 'created_at', 'failed_at')
   if not found then
-    return true -- it is no job, and read() says so
+    return nil
   end
   local since = tonumber(era() >= V0_8 and found[3] or found[2] or '') or 0
-  return since + (tonumber(found[1] or '') or 0) <= now
+  return since + (tonumber(found[1] or '') or 0)
 end
 
 -- The members of the delayed index that are due, at most `limit`; of an index by priority it looks at so many, each time elsewhere.
@@ -421,7 +428,7 @@ local function due_members(now, limit)
   local first = count > limit and now % math.ceil(count / limit) * limit or 0
   for _, member in ipairs(call('ZRANGE', index, first, first + limit - 1)) do
     local id = id_of(member)
-    if id and is_due(id, now) then
+    if id and (due_time(id) or 0) <= now then -- of what is no job, read() says so
       append(due, member)
     end
   end

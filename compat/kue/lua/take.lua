@@ -13,7 +13,7 @@
 -- ARGV[8]   what the worker's name begins with, kue:<host>:<pid>
 -- ARGV[9]   '1' if ARGV[10…] are the only tasks that the consumer knows
 -- ARGV[10…] names of tasks
--- Result    {now, next event ms, {task left for others, …}, and for each job {id, priority, lapses, data, ferryman or '', attempts, max_attempts or '', ttl or ''}}
+-- Result    {now, next event ms, {task left for others, …}, and each job as described() has it}
 --
 -- A task is named by `task` in the field ferryman, else by the type. Jobs of others stay, for whoever knows them. What can't be run
 -- leaves the index: what is no job is deleted, as kue does; what has another state, or type, has its place there; what has no
@@ -128,11 +128,7 @@ local function take_from(from, now, taken, used)
           end
           used, gone = used + #data, gone + 1
           activate(job, member, now)
-          local lapses = call('HGET', SIDE .. 'lapses:' .. queue, id) or '0'
-          append(taken, {
-            id, priority_of(job), tonumber(lapses), data, extra or '', tonumber(job.attempts) or 0, job.max_attempts or '',
-            ttl_of(job) and job.ttl or ''
-          })
+          append(taken, described(job, data, extra))
         end
       end
     end

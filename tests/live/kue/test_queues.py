@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from ferryman.compat.kue.keys import Era
 from ferryman.compat.kue.live import KueLive
 from ferryman.schema.errors import KeyspaceRefused, PublishRefused
 from ferryman.schema.live import Failure, NewJob
@@ -153,3 +154,27 @@ def test_a_server_without_memory_lets_jobs_be_ended_and_refuses_new_ones(world: 
         assert world.send(world.live.complete("mail", "ann", [("1", b"1")])) == ("completed",)
     finally:
         world.client.config_set("maxmemory", used)
+
+
+@pytest.mark.parametrize("era", list(Era))
+def test_the_next_delayed_jobs_of_a_type_come_in_order_in_every_layout(world: World, era: Era) -> None:
+    live = KueLive("q", era=era)
+    for name, queue, delay in (("b", "mail", 2000), ("other", "video", 500), ("a", "mail", 1000), ("now", "mail", 0)):
+        world.send(live.put(NewJob(queue, f'"{name}"'.encode(), delay_ms=delay, priority=-delay), now=NOW))
+    found = world.send(live.upcoming("mail", 10))
+    assert [(each.due_ms, each.job.payload) for each in found] == [(NOW + 1000, b'"a"'), (NOW + 2000, b'"b"')]
+    assert [each.job.payload for each in world.send(live.upcoming("mail", 1))] == [b'"a"']
+
+
+def test_what_is_no_delayed_job_is_not_among_the_next_ones(world: World) -> None:
+    world.job(1, "delayed", promote_at=str(NOW + 1))
+    world.job(2, "delayed", promote_at=str(NOW + 2))
+    world.client.hset("q:job:2", "state", "active")
+    for number, key in ((3, None), (4, "q:job:4")):
+        world.client.zadd("q:jobs:delayed", {f"01|{number}": NOW})
+        world.client.zadd("q:jobs:mail:delayed", {f"01|{number}": 0})
+        if key:
+            world.client.set(key, "no hash")
+    before = dump(world.client)
+    assert [each.job.id for each in world.send(world.live.upcoming("mail", 10))] == ["1"]
+    assert dump(world.client) == before
