@@ -54,7 +54,7 @@ def command(url: Address, scan: bool, engine: Engine, now_ms: int | None, output
     found = (None if scan or now_ms is not None else _from_indexes(engine, url)) or engine.queues(url, moment(url, now_ms))
     if output.json:
         for status in found:
-            output.line(status.to_dict())
+            output.line(status.to_dict() | {"paused": status.is_paused})
         return Status.FINE
     states = [state for state in State if state not in RARE or any(status.states[state] for status in found)]
     columns = ["queue", *(str(state) for state in states), "oldest"]
@@ -65,7 +65,12 @@ def command(url: Address, scan: bool, engine: Engine, now_ms: int | None, output
         columns.append("consumers")
         for row, status in zip(rows, found, strict=True):
             row.append(status.consumers)
-    output.table("", columns, rows, right=columns[1:], whole=("queue",), spare=SPARE)
+    right = columns[1:]
+    if any(status.is_paused for status in found):
+        columns.append("paused")
+        for row, status in zip(rows, found, strict=True):
+            row.append("paused" if status.is_paused else "")
+    output.table("", columns, rows, right=right, whole=("queue",), spare=SPARE)
     return Status.FINE
 
 
@@ -84,7 +89,10 @@ def _from_indexes(engine: Engine, url: Address) -> list[QueueStatus] | None:
         if isinstance(numbers, Exception):
             return None
         waiting, ages = Counter({name: number for name, number in numbers.waiting.items() if number}), numbers.ages_ms.values()
-        statuses.append(QueueStatus(queue, Counter(numbers.states), max(ages, default=None), numbers.consumers, waiting))
+        oldest = max(ages, default=None)
+        statuses.append(
+            QueueStatus(queue, Counter(numbers.states), oldest, numbers.consumers, waiting, is_paused=numbers.is_paused)
+        )
     return statuses
 
 

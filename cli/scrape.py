@@ -38,6 +38,7 @@ COUNTERS: Mapping[str, str] = {
     "revived": "Dead letters put back to their queue",
     "removed": "Messages removed by id",
     "purged": "Messages purged",
+    "moved": "Messages that an operator moved to another queue",
 }
 """Counter of a queue -> what it counts. They begin anew when a queue is deleted and declared again."""
 

@@ -25,6 +25,8 @@ class QueueStatus:
     """None where the family does not know its consumers."""
     priorities: Counter[str] = field(factory=Counter)
     """How many jobs wait with each priority, as text; "" for none."""
+    is_paused: bool | None = None
+    """Whether nothing is taken from it until it is resumed; None where the family knows no pauses."""
 
     def count(self, job: Job, now_ms: int) -> None:
         """Adds one job. A scheduled one whose time has come waits, whether or not a worker has looked since."""
@@ -77,4 +79,8 @@ def statuses(numbers: Iterable[QueueStatus], keyspace: Keyspace) -> list[QueueSt
     if consumers is not None:
         for name, status in found.items():
             status.consumers = consumers.get(name, 0)
+    paused = family.paused(keyspace)
+    if paused is not None:
+        for name, status in found.items():
+            status.is_paused = name in paused
     return [found[name] for name in sorted(found)]

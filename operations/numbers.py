@@ -41,8 +41,8 @@ class Numbers:
     """Dead letters on their way to an exchange; None in other systems."""
     counters: Mapping[str, int] = field(factory=dict)
     """What has happened since the queue was made; nothing in other systems."""
-    is_paused: bool = False
-    """Whether nothing is taken from it until it is resumed; of ferryman's own queues."""
+    is_paused: bool | None = None
+    """Whether nothing is taken from it until it is resumed; None where the family knows no pauses, or they were not looked at."""
 
     def number(self, state: State) -> int:
         """The jobs in a state."""

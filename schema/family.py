@@ -205,6 +205,10 @@ class KeyFamily(ABC):
         """How many live consumers each queue has; None where the family's keys don't tell."""
         return None
 
+    def paused(self, keyspace: Keyspace) -> Collection[str] | None:
+        """The queues from which nothing is taken until they are resumed; None where the family knows no pauses."""
+        return None
+
     def count(self, prefix: str, now_ms: int) -> CountQuery | None:
         """How many jobs each queue has in each state, asked of indexes whose lengths tell; None where only the jobs tell.
 

@@ -31,7 +31,7 @@ def page(view: View) -> Response:
         states=list(State),
         arguments=_arguments(view, name),
         possible=possible(view),
-        is_paused=row.numbers is not None and row.numbers.is_paused,
+        is_paused=row.numbers is not None and bool(row.numbers.is_paused),
     )
 
 

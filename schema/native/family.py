@@ -5,7 +5,7 @@ Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..choices import NO_CHOICES, Choices
@@ -85,6 +85,9 @@ class Native(KeyFamily):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
+
+    def paused(self, keyspace: Keyspace) -> Collection[str]:
+        return keyspace.totals.names.get("paused", ())
 
     def steering(self, prefix: str) -> NativeSteering:
         return NativeSteering(prefix)

@@ -106,6 +106,24 @@ def test_the_rule_for_repairs_is_enough(server: Server, client: redis.Redis, nam
     assert any(line["outcome"] == "mended" for line in outcome.lines())
 
 
+def test_the_rule_of_the_broker_is_enough_for_steering(server: Server, client: redis.Redis) -> None:
+    fill(server, "ferryman", damaged=False)
+    broker = url(server, 1, "ferryman")
+    lines = ferryman("queues", server.url(1), "--format", "json").lines()
+    queue, other = sorted(lines, key=lambda line: line["waiting"] + line["scheduled"])[-2:]
+    with user(client, "clerk", published_rules()[0]):
+        allowed(client, "pause", broker, queue["queue"])
+        allowed(client, "resume", broker, queue["queue"])
+        for action in ("promote", "cancel", "requeue"):
+            allowed(client, "steer", broker, action, "--state", *STATE_FOR[action], "--text", "a", "--yes")
+        to = ("--queue", queue["queue"], "--to", other["queue"])
+        allowed(client, "steer", broker, "move", *to, "--state", "waiting", "--yes")
+        allowed(client, "drain", broker, other["queue"], "--yes")
+
+
+STATE_FOR = {"promote": ["scheduled"], "cancel": ["waiting", "--state", "scheduled"], "requeue": ["failed"]}
+
+
 def test_the_rule_of_the_broker_is_enough_for_dead_letters_metrics_and_cancelling(server: Server, client: redis.Redis) -> None:
     fill(server, "ferryman", damaged=False)
     broker = url(server, 1, "ferryman")

@@ -58,6 +58,11 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(server: Server, queues
         {"queue": queue, "action": "pause", "changed": True} for queue in ("mail", "video")
     ]
     assert not run(queues, scripts.take("mail", "bob", 10, 30_000)).jobs
+    assert {line["queue"] for line in ferryman("queues", server.url(), "--format", "json").lines() if line["paused"]} == {
+        "mail",
+        "video",
+    }
+    assert "paused" in ferryman("queues", server.url()).stdout
     outcome = ferryman("pause", server.url(), "mail")
     assert (outcome.status, outcome.stdout) == (0, "queue mail: paused already\n")
     assert ferryman("resume", server.url(), "mail").stdout == "queue mail: resumed\n"
