@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from ..schema.connection.address import Address
+from ..schema.errors import UsageError
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import journal
@@ -64,7 +65,7 @@ class LocalEngine:
         """See Engine.migrate."""
         with open_store(target) as store:
             earlier = journal.find(store, plan)
-        in_memory = None if earlier is None or earlier.finished else earlier.layout == PART
+        in_memory = None if earlier is None or earlier.finished else not earlier.layout.startswith(f"{PART}:")
         carrier = self._for(source, in_memory=in_memory)
         return carrier.migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
 
@@ -84,8 +85,11 @@ class LocalEngine:
 
     def _for(self, *addresses: Address, in_memory: bool | None = None, times: int = 1) -> Carrier:
         """Who carries these. ``in_memory``: as an earlier run did. ``times``: of so many times as many keys."""
+        is_by_processes = in_memory is False
         if in_memory is None:
             in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in addresses)
+        if is_by_processes and not has_columnar():
+            raise UsageError("the unfinished migration was begun by processes, which need pip install 'ferryman[columnar]'")
         if in_memory or not has_columnar():
             return MemoryEngine(throttle=self.throttle)
         from .engine.process_engine import ProcessEngine

@@ -375,3 +375,12 @@ def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_lat
         attempt(engine, source, target)
         assert keyspace(server) == expected
         client.acl_deluser("captain")
+
+
+def test_a_migration_of_an_earlier_version_is_refused_with_what_to_do(server: Server, source: Address) -> None:
+    target = Address.parse(server.url(1))
+    plan = Plan.between(source, target, NOW)
+    with open_store(target) as opened:
+        journal.begin(opened, source, target, plan, "spark/3", None)
+    with pytest.raises(MigrationRefused, match=r"by an earlier version of ferryman \(spark/3\), .* then migrate again"):
+        SparkEngine().migrate(source, target, plan, lambda _: None, resume=True)
