@@ -35,6 +35,7 @@ Options for streams (stream.py): url, and
     patience         seconds for which a poll waits for a server that is away (default 30)
     throttle         how fast a poll reads, as on the command line (default: polite)
     state            for events: a folder, of this query alone, that is kept as long as its checkpoint
+    maxRowsPerTrigger  for events, from Spark 4.2 on: no more rows in a micro-batch
     startingOffsets  for events: earliest (default) reports what is there at the beginning, latest only what comes after
 """
 
@@ -76,6 +77,7 @@ from .index_scan import IndexReader, index_of
 from .poll import EVENTS, TOTALS
 from .projection import EntireKeys, Projection, parse_fields
 from .publish import PublishStreamWriter, PublishWriter, publish_stream_writer, publish_writer
+from .read_limits import HAS_READ_LIMITS
 from .row_filter import JOB_OPTIONS, parse_filter
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
@@ -94,7 +96,7 @@ TABLES: Mapping[str, Table[Any] | None] = {
 READ_OPTIONS = frozenset(
     {"url", "table", "columns", "limit", "partitions", "fields", "by", "now", "throttle", "checksum", *JOB_OPTIONS}
 )
-STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
+STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets", "maxrowspertrigger"})
 WRITE_OPTIONS = frozenset({"url", "lossy", "batch", "remember"})
 STREAM_WRITE_OPTIONS = frozenset({"url", "remember", "checkpointlocation"})
 REMEMBER_DAYS = 30
@@ -173,6 +175,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)
         polling = PollOptions(address, round(1000 * every), patience, _throttle(self.options, "polite"))
+        most_rows = _most_rows(self.options, table)
         match table:
             case "totals":
                 return TotalsStream(polling)
@@ -180,7 +183,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 start = self.options.get("startingOffsets", "earliest")
                 if start not in ("earliest", "latest"):
                     raise UsageError(f"option 'startingOffsets' must be earliest or latest, not {start!r}")
-                return EventsStream(polling, _option(self.options, "state"), silently=start == "latest")
+                return EventsStream(polling, _option(self.options, "state"), silently=start == "latest", most_rows=most_rows)
             case _:
                 raise UsageError(f"the table {table} is no stream; there are: totals, events")
 
@@ -450,6 +453,19 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     if not 0 <= seconds < float("inf"):
         raise UsageError(f"option {name!r} must be a number of seconds, not {text!r}")
     return seconds
+
+
+def _most_rows(options: Mapping[str, str], table: str) -> int | None:
+    most = _number(options, "maxRowsPerTrigger")
+    if most is None:
+        return None
+    if table != "events":
+        raise UsageError("option 'maxRowsPerTrigger' goes with the stream of the table events alone")
+    if most == 0:
+        raise UsageError("option 'maxRowsPerTrigger' must be above 0")
+    if not HAS_READ_LIMITS:
+        raise UsageError("option 'maxRowsPerTrigger' needs Spark 4.2 or later; leave it out")
+    return most
 
 
 def _remember_ms(options: Mapping[str, str]) -> int:

@@ -5,7 +5,9 @@
     events   new dead letters, and new findings of the audit's rules, when they are reported for the first time
 
 Both poll again when ``every`` seconds have passed, and a batch is what one poll has found. Its offset is the moment of the poll,
-so a query goes on from its checkpoint; what the events have reported is in a folder (stream_state.py). A poll is one task's.
+so a query goes on from its checkpoint; what the events have reported is in a folder (stream_state.py). A poll is one task's. With
+a limit of rows, a batch of events is a part of what a poll has found, and the next one goes on there before it polls again: its
+offset also tells how many of them have been given out.
 Called by the data source.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import redis
@@ -26,12 +28,15 @@ from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address
 from ..schema.errors import ServerError
 from .poll import TOTALS, events, totals
+from .read_limits import AvailableNow, most_rows_of, read_limit
 from .stream_state import BEGINNING, StreamState
 
 T = TypeVar("T")
 
 AT = "at_ms"
-"""The one field of an offset: when to poll, by the driver's clock."""
+"""The field of an offset: when to poll, by the driver's clock."""
+ROWS = "rows"
+"""The field of an offset within a poll: how many of its rows come before; without it, all do."""
 RETRY_SECONDS = 0.5
 """Between two attempts to poll a server that is away."""
 REFUSALS = (
@@ -48,6 +53,10 @@ class PollPartition(InputPartition):  # type: ignore[misc]
 
     last: int
     number: int
+    first: int = 0
+    """Index of the first row that the batch has."""
+    until: int | None = None
+    """Index of the row that it has no more; None: all that there are."""
 
 
 @frozen
@@ -83,8 +92,12 @@ class Stream(DataSourceStreamReader):  # type: ignore[misc]
 
     # Spark 4.2 and later would pass more; what takes nothing works with every version.
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {AT: self._due()}
+
+    def _due(self) -> int:
+        """The moment of the next poll, or of the last one if it is too early for another."""
         now_ms = time.time_ns() // 1_000_000
-        return {AT: now_ms - now_ms % max(1, self.options.every_ms)}
+        return now_ms - now_ms % max(1, self.options.every_ms)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[PollPartition]:
         return [PollPartition(start[AT], end[AT])] if start != end else []
@@ -100,24 +113,48 @@ class TotalsStream(Stream):
         yield from batches(TOTALS, options.retry(lambda: list(totals(options.address, options.throttle))))
 
 
-class EventsStream(Stream):
+class EventsStream(Stream, AvailableNow):  # type: ignore[misc]
     """The table ``events``. A batch that is read twice is the same."""
 
-    def __init__(self, options: PollOptions, state: str, *, silently: bool) -> None:
+    def __init__(self, options: PollOptions, state: str, *, silently: bool, most_rows: int | None = None) -> None:
         super().__init__(options)
         self._state = StreamState(Path(state))
         self._silently = silently
+        self._most_rows = most_rows
+        self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         self._state.begin()
         return super().initialOffset()
 
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        return read_limit(self._most_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._due()
+
+    # Spark before 4.2 passes nothing.
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
+        due, most = self._due() if self._target is None else self._target, most_rows_of(limit)
+        if start is None:
+            return {AT: due}
+        last, given = start[AT], start.get(ROWS)
+        if given is not None and (self._state.count(last) or 0) > given:
+            return _offset(last, None if most is None else given + most)
+        return start if last >= due else _offset(due, most)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[PollPartition]:
+        if start == end:
+            return []
+        first = start.get(ROWS, 0) if start[AT] == end[AT] else 0
+        return [PollPartition(start[AT], end[AT], first, end.get(ROWS))]
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PollPartition):
             return
-        if self._state.events(partition.number) is None:
+        if self._state.count(partition.number) is None:
             self.options.retry(lambda: self._poll(partition))
-        yield from self._state.events(partition.number) or ()
+        yield from self._state.events(partition.number, partition.first, partition.until)
 
     def commit(self, end: dict[str, int]) -> None:
         self._state.prune(end[AT])
@@ -125,3 +162,7 @@ class EventsStream(Stream):
     def _poll(self, poll: PollPartition) -> None:
         seen = events(self.options.address, self.options.throttle)
         self._state.record(seen, poll.last, poll.number, silently=self._silently)
+
+
+def _offset(at_ms: int, rows: int | None) -> dict[str, int]:
+    return {AT: at_ms} if rows is None else {AT: at_ms, ROWS: rows}

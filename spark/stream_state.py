@@ -52,10 +52,19 @@ class StreamState:
         """Makes the folder of a new stream; one that is there already stays as it is."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def events(self, poll: int) -> Iterator[pa.RecordBatch] | None:
-        """What was reported at a poll; None if it has not been made."""
+    def count(self, poll: int) -> int | None:
+        """How many events were reported at a poll; None if it has not been made."""
         path = self._path(poll) / "events"
-        return _read(path) if path.exists() else None
+        return sum(batch.num_rows for batch in _read(path)) if path.exists() else None
+
+    def events(self, poll: int, first: int = 0, until: int | None = None) -> Iterator[pa.RecordBatch]:
+        """What was reported at a poll that has been made, of its rows from ``first`` those before ``until``."""
+        start = 0
+        for batch in _read(self._path(poll) / "events"):
+            end = start + batch.num_rows if until is None else min(start + batch.num_rows, until)
+            if max(start, first) < end:
+                yield batch.slice(max(start, first) - start, end - max(start, first))
+            start += batch.num_rows
 
     def record(self, seen: Iterable[Event], last: int, poll: int, *, silently: bool = False) -> None:
         """Records a poll, unless it has been: keeps what of ``seen`` is new since the ``last`` one.
@@ -140,7 +149,7 @@ def _write_events(path: Path, seen: Iterable[Event], before: SeenAtPoll, *, sile
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         yield from stream
 
 

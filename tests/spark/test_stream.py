@@ -19,6 +19,7 @@ from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.spark.poll import totals as queue_totals
+from ferryman.spark.read_limits import HAS_READ_LIMITS
 from ferryman.spark.source import Ferryman
 from ferryman.spark.stream import PollOptions
 from ferryman.testing.keyspaces import store
@@ -57,6 +58,20 @@ class Watcher:
         """A query that makes one poll and ends; the next one goes on from the checkpoint."""
         query = self.start(availableNow=True)
         assert query.awaitTermination(SECONDS)
+        return self.batches[-1][1]
+
+    def batch(self) -> list[Row]:
+        """The first micro-batch of a query that fails at its second one."""
+
+        def take(frame: DataFrame, number: int) -> None:
+            if self.batches:
+                raise ConnectionAbortedError
+            self._take(frame, number)
+
+        frame = self.spark.readStream.format("ferryman").options(every="0", **self.options).load()
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(self.folder / "checkpoint"))
+        with pytest.raises(StreamingQueryException, match="ConnectionAbortedError"):
+            writer.trigger(availableNow=True).start().awaitTermination(SECONDS)
         return self.batches[-1][1]
 
     def _take(self, frame: DataFrame, number: int) -> None:
@@ -154,6 +169,31 @@ def test_a_batch_that_failed_comes_again_with_the_same_rows(events: Watcher, cli
     assert [row.job_id for _, rows in others for row in rows if row.kind == "dead letter"] == ["2"]
 
 
+@pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark limits micro-batches since 4.2")
+def test_micro_batches_are_no_larger_than_their_limit(events: Watcher, client: redis.Redis) -> None:
+    events.options["maxRowsPerTrigger"] = "3"
+    for number in range(1, 8):
+        fail(client, number)
+    events.poll()
+    assert [len(rows) for _, rows in events.batches] == [3, 3, 1]
+    assert {row.job_id for _, rows in events.batches for row in rows} == {str(number) for number in range(1, 8)}
+    fail(client, 8)
+    assert reported(events.poll()) == {("dead letter", "8")}
+
+
+@pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark limits micro-batches since 4.2")
+def test_a_query_that_stops_within_a_poll_goes_on_there_with_another_limit(events: Watcher, client: redis.Redis) -> None:
+    events.options["maxRowsPerTrigger"] = "2"
+    for number in range(1, 8):
+        fail(client, number)
+    assert len(reported(events.batch())) == 2
+    client.flushall()  # what the poll has seen is what it gives out
+    del events.options["maxRowsPerTrigger"]
+    events.poll()
+    found = [row.job_id for _, rows in events.batches for row in rows if row.kind == "dead letter"]
+    assert sorted(found) == [str(number) for number in range(1, 8)]
+
+
 def test_a_query_goes_on_when_the_server_has_been_restarted(spark: SparkSession, tmp_path: Path) -> None:
     with durable(SERVERS[0], tmp_path / "server") as daemon:
         with daemon.server.client() as client:
@@ -200,6 +240,11 @@ def wrong_options(url: str) -> Iterator[tuple[dict[str, str], str]]:
     yield {"url": url, "table": "totals", "every": "soon"}, "option 'every' must be a number of seconds"
     yield {"url": url, "table": "totals", "now": "1"}, "unknown option 'now'"
     yield {"url": url, "table": "events", "state": "x", "startingOffsets": "newest"}, "must be earliest or latest"
+    yield (
+        {"url": url, "table": "totals", "maxRowsPerTrigger": "3"},
+        "'maxRowsPerTrigger' goes with the stream of the table events",
+    )
+    yield {"url": url, "table": "events", "state": "x", "maxRowsPerTrigger": "0"}, "'maxRowsPerTrigger' must be above 0"
     yield {"url": "ferryman+rdb:///dump.rdb", "table": "totals"}, "is a snapshot, which never changes"
 
 

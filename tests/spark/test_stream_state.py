@@ -89,7 +89,7 @@ def test_a_poll_that_is_asked_for_again_says_the_same(state: StreamState) -> Non
     state.record([dead("1", 5)], BEGINNING, 10)
     state.record([dead("2", 6)], BEGINNING, 10)
     assert events(state, 10) == [dead("1", 5)]
-    assert state.events(11) is None
+    assert state.count(11) is None
 
 
 def test_of_two_attempts_side_by_side_one_counts(state: StreamState) -> None:
