@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs": "List jobs, in the order in which they will run.",
     "queues": "List queues with their numbers.",
     "backlog": "Print how many messages want a worker or have one, for autoscalers.",
+    "history": "Show a queue's rates, depths, waits and run times over time.",
     "metrics": "Show the numbers of queues as Prometheus metrics, once or by HTTP.",
     "ui": "Serve a web page with queues, jobs, dead letters, consumers and findings; with --write, actions.",
     "pause": "Pause queues: nothing is taken from them until they are resumed.",

@@ -82,10 +82,10 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
             now_ms = source.clock_ms()
         statuses = LocalEngine().queues(address, now_ms)
     elif address.family == DEFAULT_FAMILY:
-        with open_broker(address, **_patience(address)) as broker:
+        with open_broker(address, **patience(address)) as broker:
             return _from_scripts(broker, chosen)
     else:
-        _, statuses = count(address, **_patience(address)) or (0, [])
+        _, statuses = count(address, **patience(address)) or (0, [])
     return {status.queue: of_status(status) for status in statuses if not chosen or status.queue in chosen}
 
 
@@ -96,13 +96,14 @@ def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exceptio
     """
     if address.family != DEFAULT_FAMILY or not is_brief(address):
         return look(address), {}
-    with open_broker(address, **_patience(address)) as broker:
+    with open_broker(address, **patience(address)) as broker:
         found = _from_scripts(broker, ())
         (dropped,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
     return found, {} if isinstance(dropped, Exception) else dict(dropped)  # a damaged counter hides no queue
 
 
-def _patience(address: Address) -> dict[str, float]:
+def patience(address: Address) -> dict[str, float]:
+    """For ``open_broker``: how long to wait for a reply, where the URL does not say."""
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 

@@ -59,6 +59,9 @@ class Settings:
     durability: str = "local"
     remove_revoked: bool = True
     """Whether Celery's ``revoke`` also removes the tasks from their queues."""
+    history: bool | None = None
+    """Whether the queues that are declared keep a history of their rates, depths and times from now on; None: as it stands, and
+    new ones do."""
     queue_order: str = "round_robin"
     """Which of several queues is polled first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
     deadletter_queue: str | None = None
@@ -124,6 +127,7 @@ class Settings:
             priority_order=options.get("priority_order", "ascending"),
             durability=options.get("durability", "local"),
             remove_revoked=options.get("remove_revoked", True),
+            history=options.get("history"),
             queue_order=options.get("queue_order_strategy", "round_robin"),
             deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,

@@ -108,6 +108,7 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
     "remove_revoked": parse_flag,
+    "history": parse_flag,
     "side_prefix": _name,
     "mapping": _name,
     "durability": _durability,

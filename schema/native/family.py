@@ -42,7 +42,7 @@ class Native(KeyFamily):
     keeps_extra = True
     ids_by_queue = True
     scopes_by_queue = True
-    left_behind_roles = frozenset({"stats", "exchange", "fanout", "cursors"})
+    left_behind_roles = frozenset({"times", "history", "slots", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
     injectable = faults.INJECTABLE
 

@@ -181,9 +181,19 @@ class QueueKeys:
         """String: the id of the job that holds a dedup key. With a TTL, if it is held for a time, whatever becomes of the job."""
         return self.unique_prefix + to_bytes(key)
 
-    def stats(self, day: str) -> bytes:
-        """Hash: wait and run times of one day, ``YYYY-MM-DD``."""
-        return self.base + b"stats:" + to_bytes(day)
+    @property
+    def times(self) -> bytes:
+        """String: how long jobs have waited and run, as numbers of 64 bits (``scripts/lua/_history.lua``)."""
+        return self.base + b"times"
+
+    @property
+    def history(self) -> bytes:
+        """Hash with a TTL: the open slots of the queue's history."""
+        return self.base + b"history"
+
+    def slots(self, minutes: int) -> bytes:
+        """List with a TTL: the closed slots of so many minutes each."""
+        return self.base + b"history:%d" % minutes
 
 
 def queues(prefix: str) -> bytes:

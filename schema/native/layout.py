@@ -36,7 +36,9 @@ PATTERNS = (
     _of_queue("batch", "batch:<label>", "set", "string"),
     _of_queue("tag", "tag:<label>", "set"),
     _of_queue("unique", "unique:<label>", "string"),
-    _of_queue("stats", "stats:<day>", "hash"),
+    _of_queue("times", "times", "string"),
+    _of_queue("history", "history", "hash"),
+    KeyPattern("slots", "<prefix>:{<tag>}:history:<step>", ("list",), {**_TAG, "step": "1|10|60"}),
     KeyPattern("queues", "<prefix>:queues", ("set",)),
     KeyPattern("forwarding", "<prefix>:forwarding", ("set",)),
     KeyPattern("unroutable", "<prefix>:unroutable", ("hash",)),
@@ -52,7 +54,7 @@ PREFIX_FINDER = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
 JOB_ROLES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
 
-WITH_TTL = frozenset({"publisher", "batch", "unique", "connection", "fanout", "cursors"})
+WITH_TTL = frozenset({"publisher", "batch", "unique", "connection", "fanout", "cursors", "history", "slots"})
 """The roles of keys that may carry a TTL, whatever their queue is."""
 
 

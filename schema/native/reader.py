@@ -31,7 +31,7 @@ KINDS = {
     "record": FactKind.RECORD,
     **dict.fromkeys(JOB_ROLES, FactKind.PLACE),
     **dict.fromkeys(("needs", "unblocks", "tag", "outbox", "moves"), FactKind.NOTE),
-    "stats": FactKind.COUNTER,
+    **dict.fromkeys(("times", "history", "slots"), FactKind.COUNTER),
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
     **dict.fromkeys(("exchange", "fanout", "cursors", "unroutable"), FactKind.REGISTRY),
     **dict.fromkeys(("wake", "publisher", "batch", "unique", "connection"), FactKind.TOKEN),

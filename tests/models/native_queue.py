@@ -6,7 +6,15 @@ Every method has the name, the arguments and the result of its transition in ``Q
 from __future__ import annotations
 
 from attrs import define, field
+from ferryman.schema.native.scripts.history import BUCKETS, NO_TIMES, Histogram, bound_ms
 from ferryman.schema.native.scripts.waiting_score import IMPORTED, score_of, sequence_of
+
+
+def observed(ms: int) -> Histogram:
+    """The histogram of one time. One that was promoted before it was due has waited for nothing."""
+    ms = max(ms, 0)
+    bucket = min(bucket for bucket in range(BUCKETS) if ms <= bound_ms(bucket))
+    return Histogram(tuple(int(bucket == each) for each in range(BUCKETS)), ms)
 
 
 @define
@@ -14,6 +22,10 @@ class ModelJob:
     """A job that exists. ``last_holder`` is the consumer whose late ack still counts."""
 
     score: int
+    ready_ms: int
+    """When it could be taken for the first time."""
+    was_taken: bool = False
+    taken_ms: int | None = None
     expires_at: int | None = None
     deliveries: int = 0
     last_holder: str | None = None
@@ -45,10 +57,18 @@ class QueueModel:
     arrived: list[str] = field(factory=list)
     """What the other queue has got, in its order."""
     sequence: int = IMPORTED
+    wait: Histogram = NO_TIMES
+    run: Histogram = NO_TIMES
 
     def count(self, name: str, number: int = 1) -> None:
         if number:
             self.counters[name] = self.counters.get(name, 0) + number
+
+    def note_run(self, job: str, now: int) -> None:
+        """A consumer has said that it is done with the job."""
+        taken_ms = self.jobs[job].taken_ms
+        if taken_ms is not None:
+            self.run += observed(now - taken_ms)
 
     def in_order(self) -> list[str]:
         """The waiting ids in pop order."""
@@ -60,7 +80,9 @@ class QueueModel:
             return False
         self.sequence += 1
         start = now if due is None else max(due, now)
-        self.jobs[job] = ModelJob(score_of(priority, self.sequence), None if ttl is None else start + ttl, unique=unique)
+        self.jobs[job] = ModelJob(
+            score_of(priority, self.sequence), start, expires_at=None if ttl is None else start + ttl, unique=unique
+        )
         if unique is not None:
             self.keys[unique] = job
         if due is not None and due > now:
@@ -147,6 +169,9 @@ class QueueModel:
             elif job.deliveries >= limit:
                 self.dead_letter(name, "delivery_limit")
             else:
+                if not job.was_taken:
+                    self.wait += observed(now - job.ready_ms)
+                job.was_taken, job.taken_ms = True, now
                 job.deliveries += 1
                 job.last_holder = consumer
                 self.held.setdefault(consumer, set()).add(name)
@@ -166,7 +191,7 @@ class QueueModel:
     def holds(self, consumer: str, job: str) -> bool:
         return job in self.held.get(consumer, set())
 
-    def ack(self, consumer: str, job: str) -> str:
+    def ack(self, consumer: str, job: str, now: int) -> str:
         if self.holds(consumer, job):
             self.held[consumer].remove(job)
             verdict = "acked"
@@ -175,6 +200,7 @@ class QueueModel:
             verdict = "cancelled"
         else:
             return "lost"
+        self.note_run(job, now)
         self.end(job)
         self.count(verdict)
         return verdict
@@ -204,9 +230,10 @@ class QueueModel:
         self.count("released", released)
         return released
 
-    def reject(self, consumer: str, job: str) -> bool:
+    def reject(self, consumer: str, job: str, now: int) -> bool:
         if not self.holds(consumer, job):
             return False
+        self.note_run(job, now)
         self.held[consumer].remove(job)
         self.dead_letter(job, "rejected")
         return True
@@ -250,7 +277,7 @@ class QueueModel:
         self.remove_dead(job)
         self.waiting.add(job)
         unique = self.jobs[job].unique
-        self.jobs[job] = ModelJob(self.jobs[job].score, unique=unique)
+        self.jobs[job] = ModelJob(self.jobs[job].score, self.jobs[job].ready_ms, taken_ms=self.jobs[job].taken_ms, unique=unique)
         if unique is not None:
             self.keys.setdefault(unique, job)
         self.count("revived")
@@ -280,6 +307,7 @@ class QueueModel:
         if action == "promote":
             del self.scheduled[job]
             self.waiting.add(job)
+            self.jobs[job].ready_ms = now
         elif action == "reprioritise":
             found = self.jobs[job]
             found.score = score_of(value or 0, sequence_of(found.score))

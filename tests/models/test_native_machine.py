@@ -8,6 +8,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import Call, Command, run
 from ferryman.schema.job import State
+from ferryman.schema.native.scripts.history import NO_TIMES, STEPS
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import Published
@@ -64,8 +65,7 @@ class NativeQueue(RuleBasedStateMachine):
         self.delivered_to: dict[str, str] = {}
         self.steering = NativeSteering()
         self.edited: set[str] = set()
-        self.send(self.scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}))
-
+        self.send(self.scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}, now=self.now))
         self.send(self.scripts.declare(OTHER, {}))
 
     def send(self, call: Call[T] | Command[T]) -> T:
@@ -147,7 +147,7 @@ class NativeQueue(RuleBasedStateMachine):
         job = self.pick(rank)
         consumer = self.who(speaker, job)
         assert self.send(self.scripts.ack(QUEUE, consumer, [job, STRANGER], now=self.now)) == (
-            self.model.ack(consumer, job),
+            self.model.ack(consumer, job, self.now),
             "lost",
         )
 
@@ -156,7 +156,7 @@ class NativeQueue(RuleBasedStateMachine):
         job = self.pick(rank)
         consumer = self.who(speaker, job)
         rejected = self.send(self.scripts.reject(QUEUE, consumer, job, "rejected", "no", now=self.now))
-        assert rejected == self.model.reject(consumer, job)
+        assert rejected == self.model.reject(consumer, job, self.now)
 
     @rule(speaker=speakers, rank=ranks)
     def requeue(self, speaker: str | None, rank: int) -> None:
@@ -186,7 +186,7 @@ class NativeQueue(RuleBasedStateMachine):
 
     # Time and housekeeping
 
-    @rule(step=st.integers(1, 100))
+    @rule(step=st.integers(1, 100) | st.sampled_from([1, 10, 70_000, 4_000_000]))
     def time_passes(self, step: int) -> None:
         self.now += step
 
@@ -245,18 +245,19 @@ class NativeQueue(RuleBasedStateMachine):
             assert dict(self.zset(keys.held(consumer))) == held
 
     @invariant()
-    def no_key_is_left_over_and_none_has_a_ttl(self) -> None:
+    def no_key_is_left_over_and_none_of_a_job_has_a_ttl(self) -> None:
         existing = set(self.client.keys())
         jobs = {self.keys.job(job) for job in self.model.jobs}
         memory = self.keys.publisher(PRODUCER)
         unique = {self.keys.unique(key) for key in self.model.keys}
         assert unique <= existing
+        past = {self.keys.history, *map(self.keys.slots, STEPS)}
         others = {*self.keys.plain, self.keys.moves, *(self.keys.held(each) for each in CONSUMERS), memory, *unique}
         there = self.scripts.keys(OTHER)
         elsewhere = {key for key in existing if key.startswith(there.base)}
-        assert jobs <= existing - elsewhere <= jobs | others
-        memories = {memory, there.publisher(f"moves from {QUEUE}")}
-        assert all(self.client.pttl(key) == -1 for key in existing - memories)
+        assert jobs <= existing - elsewhere <= jobs | others | past | {self.keys.times}
+        memories = {memory, there.publisher(f"moves from {QUEUE}"), there.history, *map(there.slots, STEPS)}
+        assert all((self.client.pttl(key) == -1) == (key not in past) for key in existing - memories)
 
     @invariant()
     def a_token_waits_while_jobs_do(self) -> None:
@@ -278,6 +279,24 @@ class NativeQueue(RuleBasedStateMachine):
         assert counted == self.model.counters
         ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed", "forwarded", "moved"))
         assert counted.get("published", 0) == len(self.model.jobs) + ended
+
+    @invariant()
+    def times_are_those_of_the_jobs(self) -> None:
+        times = self.send(self.scripts.times(QUEUE))
+        assert (times.wait, times.run) == (self.model.wait, self.model.run)
+
+    @rule()
+    def the_history_has_what_was_counted_and_no_more(self) -> None:
+        opened = self.send(self.scripts.open_slots(QUEUE))
+        for minutes in opened:
+            slots = self.send(self.scripts.slots(QUEUE, minutes))
+            closed = {name: sum(slot.counters[name] for slot in slots) for name in COUNTERS}
+            assert {name: number for name, number in closed.items() if number} == {
+                name: number for name, number in opened[minutes].counters.items() if number
+            }
+            runs = sum((slot.times.run for slot in slots), NO_TIMES)
+            assert runs == opened[minutes].times.run
+            assert [slot.began_ms % (minutes * 60_000) for slot in slots] == [0] * len(slots)
 
     def zset(self, key: bytes) -> list[tuple[str, int]]:
         found: Any = self.client.zrange(key, 0, -1, withscores=True)

@@ -25,5 +25,5 @@ def ids(taken: Any) -> list[str]:
 
 
 def expiring(client: redis.Redis) -> set[bytes]:
-    """The keys that carry a TTL."""
-    return {key for key in client.scan_iter() if client.pttl(key) != -1}
+    """The keys that carry a TTL, but for those of the history."""
+    return {key for key in client.scan_iter() if client.pttl(key) != -1 and b"}:history" not in key}

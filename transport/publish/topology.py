@@ -52,7 +52,7 @@ class Topology:
             session.register(keys.queues(session.settings.prefix), queue)
         if FORWARDED in arguments:
             session.register(keys.forwarding(session.settings.prefix), queue)
-        declare = session.scripts.declare(queue, arguments, session.settings.priority_order)
+        declare = session.scripts.declare(queue, arguments, session.settings.priority_order, history=session.settings.history)
         declared = session.link.run(declare)
         while declared.more:
             declared = evolve(session.link.run(declare), created=declared.created)

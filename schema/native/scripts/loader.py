@@ -30,7 +30,7 @@ def _pieces(name: str) -> tuple[str, ...]:
         return "_common", f"_{kind}"
     if name in _STANDALONE:
         return "_common", "_leases"
-    return ("_common", "_queue", "_leases", *_OF_KIND.get(kind, ()))
+    return ("_common", "_queue", "_history", "_leases", *_OF_KIND.get(kind, ()))
 
 
 def definitions(piece: str) -> list[str]:

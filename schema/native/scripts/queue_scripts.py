@@ -11,7 +11,7 @@ when a key of the queue holds a wrong type. At maxmemory ``publish`` raises Publ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
@@ -21,8 +21,9 @@ from ...errors import UsageError
 from ...text import to_bytes, to_text
 from .. import keys
 from ..keys import QueueKeys
-from . import results
+from . import history, results
 from .arguments import stored as arguments_for_meta
+from .history import OpenSlot, Slot, Times
 from .loader import script
 from .publication import Publication, check_name, number_of, optional, ranges
 from .results import (
@@ -79,18 +80,27 @@ class QueueScripts:
     # Declaring and publishing
 
     def declare(
-        self, queue: str, arguments: Mapping[str, Any], priority_order: PriorityOrder | None = None, *, now: int | None = None
+        self,
+        queue: str,
+        arguments: Mapping[str, Any],
+        priority_order: PriorityOrder | None = None,
+        *,
+        history: bool | None = None,
+        now: int | None = None,
     ) -> Call[Declared]:
         """Creates the queue if there is none, and sets its arguments; empty ``arguments`` leave those that stand.
 
         The scripts honour those in ``arguments.SETTINGS``, also for publishers that never declare; all are stored as JSON in
         ``meta``. ``priority_order`` None takes the order that stands, ``ascending`` for a new queue. A queue that lasts (one
         without ``x-expires``) also belongs in the set ``keys.queues(prefix)``, in another cluster slot: ``SADD`` it first.
+        ``history``: whether rates, depths and times are kept from now on (False also forgets them); None: as it stands.
         Raises QueueArgumentsError for arguments that can't be honoured; and from the reply for a contradicting priority order,
         and for ``x-expires`` of a queue with jobs that was declared without.
         """
         order = ASCENDING if priority_order is None else check_order(priority_order)
-        args = (order, "" if priority_order is None else 1, *arguments_for_meta(queue, arguments))
+        text, *settings = arguments_for_meta(queue, arguments)
+        kept = "" if history is None else "on" if history else "off"
+        args = (order, "" if priority_order is None else 1, text, kept, *settings)
         return self._call("declare", queue, now, args, results.declared)
 
     def publish(
@@ -325,6 +335,20 @@ class QueueScripts:
     def counters(self, queue: str) -> Command[dict[str, int]]:
         """What has happened to the queue's jobs since it was made, by the names in ``results.COUNTERS``."""
         return Command(("HMGET", self.keys(queue).meta, *results.COUNTERS), results.counters)
+
+    def times(self, queue: str) -> Command[Times]:
+        """How long the queue's jobs have waited and run since it was made."""
+        return Command(("GET", self.keys(queue).times), history.times)
+
+    def open_slots(self, queue: str) -> Command[dict[int, OpenSlot]]:
+        """When the slots that are not closed yet began, by their minutes, and the totals at that time."""
+        return Command(("HMGET", self.keys(queue).history, *history.STEPS), history.open_slots)
+
+    def slots(self, queue: str, minutes: int, limit: int = MAX_PER_CALL) -> Command[list[Slot]]:
+        """The last ``limit`` closed slots of so many minutes, the oldest first."""
+        return Command(
+            ("LRANGE", self.keys(queue).slots(minutes), -_positive(limit), -1), partial(history.slots, minutes=minutes)
+        )
 
     def upcoming(self, queue: str, limit: int) -> Command[list[tuple[str, int]]]:
         """The next scheduled jobs with their due times, ms, the next one first."""

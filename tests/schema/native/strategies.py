@@ -12,7 +12,7 @@ q = QueueKeys("ferryman", "q")
 names = st.sampled_from(
     [
         *(q.meta, q.waiting, q.scheduled, q.consumers, q.dead, q.done, q.wake, q.blocked),
-        *(q.job("j"), q.held("c"), q.needs("j"), q.unblocks("j"), q.unique("u"), q.tag("t"), q.stats("d")),
+        *(q.job("j"), q.held("c"), q.needs("j"), q.unblocks("j"), q.unique("u"), q.tag("t"), q.times, q.history, q.slots(10)),
         *(b"ferryman:queues", b"ferryman:exchange:e", b"ferryman:fanout:{f}", b"ferryman:{%}:meta", b"ferryman:notes"),
     ]
 )

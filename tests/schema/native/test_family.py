@@ -279,7 +279,10 @@ scores = st.floats(allow_nan=False)
 hostile_names = (
     raw
     | st.sampled_from(
-        [key.removeprefix(b"ferryman:") for key in (*q.plain, q.job("j"), q.held("c"), q.needs("j"), q.unique("u"), q.stats("d"))]
+        [
+            key.removeprefix(b"ferryman:")
+            for key in (*q.plain, q.job("j"), q.held("c"), q.needs("j"), q.unique("u"), q.times, q.history, q.slots(10))
+        ]
     )
     | st.sampled_from([b"queues", b"exchange:", b"exchange:e", b"fanout:{f}", b"fanout:{f}:cursors", b"{%}:meta", b"{%7b}:meta"])
 )

@@ -48,11 +48,12 @@ local MAX_RENEWALS = 5000
 -- The fields of meta that open_queue() reads into `queue`: text, nil where there is none. All but the first and the last line come
 -- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
 -- the account of the bytes is not complete (continue_accounting), `renewing` while TTLs are renewed (continue_ttl_renewal),
--- `unblocking` while jobs are let go on (unblock), `paused` (when, ms) while nothing is to be taken (pause.lua).
+-- `unblocking` while jobs are let go on (unblock), `paused` (when, ms) while nothing is to be taken (pause.lua), `history` is 'off'
+-- where none is kept, `next_sample` when the next slot of it is closed, ms (_history.lua).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
   'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique', 'weighed', 'renewing',
-  'unblocking', 'paused',
+  'unblocking', 'paused', 'history', 'next_sample',
 }
 local queue = {}
 
@@ -82,7 +83,7 @@ end
 -- Writes what makes a queue exist. Its routes begin at the time, so that no cache of a deleted queue of this name fits.
 local function create_queue(now, order)
   queue.schema, queue.priority_order, queue.routes = tostring(SCHEMA), order, string.format('%.0f', now)
-  call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes, 'sequence', IMPORTED)
+  call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes, 'sequence', IMPORTED, 'next_sample', 0)
 end
 
 -- Whether anybody has declared the queue, be it without arguments: a publish can make one as well.

@@ -32,11 +32,11 @@ local function returned_to(id)
   return nil
 end
 
-local unblocked = false
+local unblocked, has_blocked = false, false
 
 -- Moves a job from a key to done, or out of existence.
 local function end_job(now, id, key)
-  if call('EXISTS', BLOCKED) == 1 then
+  if has_blocked then
     unblocked = unblock(id) or unblocked
   end
   if key == WAITING then
@@ -68,7 +68,9 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
-  local verdicts = {}
+  sample(now)
+  has_blocked = call('EXISTS', BLOCKED) == 1 -- others may be let go on meanwhile, but none comes
+  local verdicts, runs = {}, {}
   local acked, cancelled = 0, 0
   for i = 3, #ARGV do
     local id = ARGV[i]
@@ -76,6 +78,7 @@ return reply_of(function()
     if not key then
       append(verdicts, 'lost')
     else
+      append(runs, run_time(now, id))
       end_job(now, id, key)
       if key == HELD_HERE then
         append(verdicts, 'acked')
@@ -86,6 +89,7 @@ return reply_of(function()
       end
     end
   end
+  observe(RUNS, runs)
   count('acked', acked)
   count('cancelled', cancelled)
   if queue.retention then

@@ -7,7 +7,8 @@
 -- ARGV[2]   priority order of a new queue, 'ascending' or 'descending'
 -- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
 -- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
--- ARGV[5…]  for each setting two values: name, and value or '' to remove it
+-- ARGV[5]   'on' or 'off': whether history is kept (_history.lua); '' as it stands
+-- ARGV[6…]  for each setting two values: name, and value or '' to remove it
 -- Result    {1 if created, waiting and due, consumers with a lease, routes, 1 if the jobs of a queue that is temporary no more still
 --           have TTLs: declare it again}
 
@@ -35,7 +36,7 @@ end
 
 -- Whether this declaration says of a setting that the queue is to have it.
 local function gives(name)
-  for i = 5, #ARGV, 2 do
+  for i = 6, #ARGV, 2 do
     if ARGV[i] == name then
       return ARGV[i + 1] ~= ''
     end
@@ -69,7 +70,7 @@ return reply_of(function()
   if ARGV[4] ~= '' then
     local temporary, had_account = queue.expires, queue.max_bytes
     call('HSET', META, 'arguments', ARGV[4])
-    for i = 5, #ARGV, 2 do
+    for i = 6, #ARGV, 2 do
       set(ARGV[i], ARGV[i + 1])
     end
     if queue.max_bytes and not had_account then
@@ -77,10 +78,20 @@ return reply_of(function()
     end
     if temporary and not queue.expires then
       last_for_ever()
+    elseif queue.expires and not temporary then
+      forget_history()
     end
   else
     mark_declared()
   end
+  if ARGV[5] == 'off' and queue.history ~= 'off' then
+    forget_history()
+    set_meta('history', 'off')
+  elseif ARGV[5] == 'on' and queue.history then
+    set_meta('history', nil)
+    set_meta('next_sample', '0')
+  end
+  sample(now)
   finish(now)
   local waiting, consumers = call('ZCARD', WAITING) + count_due(now), count_consumers(now)
   return {created, waiting, consumers, queue.routes or '0', queue.renewing and 1 or 0}

@@ -64,6 +64,7 @@ return reply_of(function()
   if more then
     return {'deleted', deleted, 1}
   end
+  forget_history()
   call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, OUTBOX)
   return {'deleted', deleted, 0}
 end)

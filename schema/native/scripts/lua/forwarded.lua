@@ -11,6 +11,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local ended, forwarded = {}, 0
   for i = 2, #ARGV, 3 do
     local id, number = ARGV[i], call('ZSCORE', OUTBOX, ARGV[i])

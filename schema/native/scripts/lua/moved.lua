@@ -11,6 +11,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local ended = {}
   for i = 2, #ARGV, 2 do
     local number = call('ZSCORE', MOVES, ARGV[i])

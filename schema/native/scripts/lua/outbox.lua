@@ -33,6 +33,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   if not (queue.schema and queue.dead_letter_exchange) then
     return {'missing'}
   end

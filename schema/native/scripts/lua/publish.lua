@@ -190,6 +190,7 @@ return reply_of(function()
     if not queue.schema then
       create_queue(now, ARGV[3])
     end
+    sample(now)
     if BATCH then
       replace_dead(fresh)
       remember(fresh)

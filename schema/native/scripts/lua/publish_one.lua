@@ -16,8 +16,12 @@ local META, WAITING, WAKE, JOB, PUBLISHER = unpack(KEYS)
 
 return reply_of(function()
   local found = call('HMGET', META, 'schema', 'routes', 'priority_order',
-    'expires', 'ttl', 'max_length', 'max_bytes', 'max_priority', 'dead_letter_exchange', 'paused')
+    'expires', 'ttl', 'max_length', 'max_bytes', 'max_priority', 'dead_letter_exchange', 'paused', 'next_sample')
   if found[1] ~= '1' or found[4] or found[5] or found[6] or found[7] or found[8] or found[9] then
+    return {'other'}
+  end
+  local now = clock()
+  if found[11] and now >= tonumber(found[11]) then -- a slot of the history is to be closed (_history.lua)
     return {'other'}
   end
   local routes, number, priority = found[2] or '0', tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -30,7 +34,7 @@ return reply_of(function()
   end
   local sequence = call('HINCRBY', META, 'sequence', 1)
   local rank = found[3] == 'descending' and -1 - priority or priority
-  call('HSET', JOB, 'message', ARGV[6], 'published_at', clock())
+  call('HSET', JOB, 'message', ARGV[6], 'published_at', now)
   call('ZADD', WAITING, rank * 2 ^ 45 + sequence, ARGV[3])
   call('HINCRBY', META, 'published', 1)
   call('SET', PUBLISHER, ARGV[4] .. '-' .. ARGV[4], 'PX', ARGV[7])

@@ -11,6 +11,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local purged, more = clear(WAITING, limit)
   if not more then
     local scheduled

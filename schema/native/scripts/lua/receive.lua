@@ -89,6 +89,7 @@ return reply_of(function()
       create_queue(now, ARGV[2])
       mark_declared()
     end
+    sample(now)
     store(jobs)
     call('SET', MEMORY, highest, 'PX', ARGV[3])
     if queue.max_length or queue.max_bytes then

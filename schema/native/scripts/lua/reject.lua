@@ -14,10 +14,12 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local score = call('ZSCORE', HELD .. consumer, id)
   if not score then
     return 0
   end
+  observe(RUNS, {run_time(now, id)})
   dead_letter(now, id, score, ARGV[4], ARGV[5])
   call('ZREM', HELD .. consumer, id)
   finish(now)

@@ -14,6 +14,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local ids = {}
   if which == 'some' then
     for i = 4, #ARGV do

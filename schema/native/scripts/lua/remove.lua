@@ -14,6 +14,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local role, place = place_of(id)
   if role == 'held' then
     return 'held'

@@ -12,6 +12,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local verdicts, requeued = {}, 0
   for i = 3, #ARGV do
     local back = return_job(consumer, ARGV[i])

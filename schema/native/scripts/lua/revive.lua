@@ -9,6 +9,7 @@ return reply_of(function()
   local now = clock()
   open_queue()
   first_write()
+  sample(now)
   local verdicts, revived = {}, 0
   for i = 2, #ARGV do
     local id = ARGV[i]

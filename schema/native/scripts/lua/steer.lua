@@ -15,6 +15,7 @@ return reply_of(function()
   open_queue()
   if action ~= 'edit' then -- which may need memory, as publishing does
     first_write()
+    sample(now)
   end
   local role, place = place_of(id)
   if not role or role == 'held' then

@@ -159,6 +159,7 @@ return reply_of(function()
   open_queue()
   if action ~= 'edit' then
     first_write()
+    sample(now)
   end
   local began, last, skip = string.match(ARGV[4], '^(%d+) (%S+) ?(%d*)$')
   began = tonumber(began) or now

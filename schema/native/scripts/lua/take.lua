@@ -25,7 +25,7 @@ local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), MAX_PE
 local no_ack = ARGV[5] == '1'
 
 -- What says whether a job may be delivered.
-local TERMS = {'expires_at', 'deliveries', 'consumer'}
+local TERMS = {'expires_at', 'deliveries', 'consumer', 'published_at', 'due_at'}
 
 local function map_of(fields)
   local map = {}
@@ -47,7 +47,17 @@ local function read_terms(id)
     return map, bytes, fields
   end
   local found = call('HMGET', JOB .. id, unpack(TERMS))
-  return {expires_at = found[1], deliveries = found[2], consumer = found[3]}, bytes
+  local map = {}
+  for i, name in ipairs(TERMS) do
+    map[name] = found[i] or nil
+  end
+  return map, bytes
+end
+
+-- For how long a job has waited that is delivered for the first time: from its publish, or from its due time.
+local function wait_time(now, terms)
+  local published = not terms.deliveries and tonumber(terms.published_at)
+  return published and now - math.max(published, tonumber(terms.due_at) or published) or nil
 end
 
 -- The fields of a job as pairs, but for a message that is longer than a reply may be.
@@ -65,10 +75,10 @@ local function read_fields(id, bytes)
 end
 
 -- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, the ids of the others, the bytes of the
--- first ones, and whether it has stopped before there was no room or no job.
+-- first ones, whether it has stopped before there was no room or no job, and for how long those have waited.
 local function select_jobs(now)
   local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
-  local chosen, refused = {}, {}
+  local chosen, refused, waits = {}, {}, {}
   local from, used, freed = 0, 0, 0
   if queue.paused then
     return chosen, refused, used, false
@@ -97,17 +107,18 @@ local function select_jobs(now)
         append(refused, id)
       else
         if #chosen > 0 and used + bytes > space then
-          return chosen, refused, used, true
+          return chosen, refused, used, true, waits
         end
         used = used + bytes
+        append(waits, wait_time(now, terms))
         append(chosen, {id, score, (tonumber(terms.deliveries) or 0) + 1, fields or read_fields(id, bytes)})
       end
       if freed > MAX_FREED_BYTES then
-        return chosen, refused, used, true
+        return chosen, refused, used, true, waits
       end
     end
   end
-  return chosen, refused, used, #refused >= MAX_PER_CALL or #chosen == MAX_PER_CALL
+  return chosen, refused, used, #refused >= MAX_PER_CALL or #chosen == MAX_PER_CALL, waits
 end
 
 local function deliver(now, chosen, is_left_out)
@@ -157,6 +168,7 @@ return reply_of(function()
     return {'missing'}
   end
   first_write()
+  sample(now)
   call('ZADD', CONSUMERS, now + lease, consumer) -- first of all: it must not lapse itself in this call
   local next_due = lowest_score(SCHEDULED)
   if next_due <= now then
@@ -164,7 +176,8 @@ return reply_of(function()
     next_due = lowest_score(SCHEDULED)
   end
   reclaim(now, MAX_PER_CALL)
-  local chosen, refused, bytes, more = select_jobs(now)
+  local chosen, refused, bytes, more, waits = select_jobs(now)
+  observe(WAITS, waits)
   deliver(now, chosen, bytes > space)
   if #chosen == 0 or no_ack then
     renew_lease(CONSUMERS, HELD .. consumer, consumer, now, lease)
