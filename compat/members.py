@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from ..schema.errors import MalformedValue
-from ..schema.text import MAX_JSON_DEPTH, load_json, show
+from ..schema.frozen import frozen
+from ..schema.text import MAX_JSON_DEPTH, json_encoder, load_json, show
 
 
 @frozen
@@ -62,7 +63,7 @@ def join(members: Members) -> bytes:
 def stringify(value: Any) -> bytes:
     """Compact JSON in UTF-8, in which only lone surrogates are escaped. Raises MalformedValue for what has no form in JSON."""
     try:
-        text = _ENCODER.encode(value)
+        text = _encode(value)
     except (TypeError, ValueError, RecursionError):
         raise MalformedValue("a value that has no form in JSON") from None
     try:
@@ -90,6 +91,15 @@ def _split(text: str) -> dict[str, Member]:
     at = _spaces(text, at + 1)
     more = text[at : at + 1] != "}"
     while more:
+        plain = None
+        for plain in iter(_PLAIN_MEMBER.scanner(text, at).match, None):
+            name, value_text, comma = plain.groups()
+            found[name] = _WORDS.get(value_text) or _plain(value_text)
+        if plain is not None:
+            at = plain.end()
+            if not comma:
+                at -= 1
+                break
         if text[at : at + 1] != '"':
             raise ValueError(f"no name at character {at}")
         name, at = _SCAN(text, at)
@@ -118,6 +128,11 @@ def _split(text: str) -> dict[str, Member]:
     return found
 
 
+def _plain(text: str) -> Member:
+    """The member that is such a number or string as most are."""
+    return Member(text[1:-1], text.encode("utf-8")) if text[0] == '"' else Member(int(text), text.encode("ascii"))
+
+
 def _spaces(text: str, at: int) -> int:
     """Where the next character that is no space stands."""
     found = _SOME_SPACES.match(text, at)
@@ -130,8 +145,13 @@ def _refuse_constant(name: str) -> Any:
 
 _SPACES = frozenset(" \t\n\r")
 _SOME_SPACES = re.compile(r"[ \t\n\r]+")
+_PLAIN_MEMBER: Any = re.compile(
+    r'"([^"\\\x00-\x1f]*)":(null|true|false|-?[1-9][0-9]{0,17}|0(?=[,}])|"[^"\\\x00-\x1f]*")(?:(,)[ \t\n\r]*|\})'
+)
+"""A whole member with a short value, as nearly all are, and what follows it: one call instead of six."""
 _LONE = re.compile("[\ud800-\udfff]")
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_encode = json_encoder(ensure_ascii=False)
 _SCAN: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder(parse_constant=_refuse_constant))["scan_once"]
 """The value that begins at a position, and where it ends; ``raw_decode`` calls it for each, and takes as long again."""
 _CONSTANTS = {value: Member(value, stringify(value)) for value in (None, True, False)}
+_WORDS = {member.text.decode(): member for member in _CONSTANTS.values()}

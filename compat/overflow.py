@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from attrs import evolve, frozen
-
 from ..schema.errors import MalformedValue
 from ..schema.family import Keyspace
-from ..schema.job import Job
+from ..schema.frozen import frozen
+from ..schema.job import Job, replaced
 from ..schema.rule import Harm, Severity, Violation
 from ..schema.tagged_json import decode_tagged, encode_tagged
 from ..schema.text import load_json, to_bytes, to_text
@@ -96,7 +95,7 @@ class Overflow:
         if has_own_id:
             fields.pop("id", None)
         extra = {name: own for name, own in self.extra.items() if name != family}
-        return evolve(job, **fields, extra={**extra, **job.extra})
+        return replaced(job, **fields, extra={**extra, **job.extra})
 
 
 def is_ours(raw: bytes) -> bool:

@@ -28,11 +28,12 @@ class FactReader:
         self._prefix = address.prefix
         self._summary = ReadSummary()
         self._last_left = b""
+        self._left_behind = self._family.left_behind_roles | self._family.ambiguous_roles
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
         summary, roles = self._summary, self._family.reference_roles
-        left_behind = self._family.left_behind_roles | self._family.ambiguous_roles
+        left_behind = self._left_behind
         is_carried = isinstance(entry.value, list | dict) and not entry.value  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, summary.totals)

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Keyspace, Target, get_family
-from ..schema.job import Job, State
+from ..schema.frozen import frozen
+from ..schema.job import Job, State, replaced
 from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
 
@@ -209,7 +210,7 @@ def requeued(job: Job, family: str, now_ms: int) -> Job:
         extra.pop(family, None)
     extra[CARRIED_FROM] = before
     state = State.SCHEDULED if job.due_at is not None and job.due_at > now_ms else State.WAITING
-    return evolve(job, state=state, lease_expires_at=None, position=None, extra=extra)
+    return replaced(job, state=state, lease_expires_at=None, position=None, extra=extra)
 
 
 def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:

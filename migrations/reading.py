@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 import redis
-from attrs import frozen
 
 from ..schema.connection.pipeline import PipelineConnection, mapping
 from ..schema.fact import Entry
 from ..schema.family import Command
+from ..schema.frozen import frozen
 from ..schema.text import to_text
 from .long_keys import WHOLE, Sizes, anchor_before, list_chunks, scored, zset_chunks
 from .throttle import Pace

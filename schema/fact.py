@@ -11,7 +11,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
+
+from .frozen import frozen
 
 
 @frozen

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
+from .frozen import frozen
 from .text import to_bytes, to_text
 
 _FIELD = re.compile(r"<([a-z_]+)>")

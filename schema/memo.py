@@ -1,4 +1,4 @@
-"""Memo: a function's values, remembered: all of them (Memo), or the last one (remember_last).
+"""Memo: a function's values, remembered: all of them (Memo), the last one (remember_last), or with its object (cached_property).
 
 Thousands of records share a few names; and a reader and all rules of a family look at one subject after the other, so that what
 they derive from it is derived once. Only for functions without side effects whose result nobody changes.
@@ -8,7 +8,7 @@ Called by prefilters, Spark's tables and the views of the foreign families.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -42,3 +42,27 @@ def remember_last(function: Callable[[A], R]) -> Callable[[A], R]:
         return seen[1]
 
     return remembered
+
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:  # noqa: N801  (it takes the place of the other)
+        """functools' own, without the lock that it takes before Python 3.12: views of millions of jobs have dozens of these.
+
+        Two threads that ask at the same time may both work it out. Not for classes with slots.
+        """
+
+        def __init__(self, function: Callable[[Any], Any]) -> None:
+            self._function = function
+            self.__doc__ = function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._function(instance)
+            return value

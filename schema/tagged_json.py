@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import MalformedValue
-from .text import load_json
+from .text import json_encoder, load_json
 
 MARKS = frozenset({"b64", "float", "plain"})
 """Single keys of JSON objects that stand for what JSON has no form for."""
@@ -53,7 +52,7 @@ def _encoded_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
 
 
 def _dump(values: Any, ordered: bool, default: Callable[[Any], Any] | None = None) -> str:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False, check_circular=False, default=default, sort_keys=ordered)
+    return json_encoder(ensure_ascii=True, ordered=ordered, default=default)(values)
 
 
 def decode_tagged(raw: bytes) -> dict[str, Any]:

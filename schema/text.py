@@ -10,9 +10,8 @@ import base64
 import contextlib
 import json
 import math
-import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .errors import MalformedValue
@@ -22,11 +21,15 @@ try:
 except ImportError:  # only faster
     orjson = None  # type: ignore[assignment]
 
+Encoder = Callable[[Any], str]
+
 MAX_JSON_DEPTH = 500
 """Deeper JSON than this is treated as text: Python's own limit differs by version, and nobody's payload is so deep."""
 
-_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4000}")
-"""Python reads no number of more than 4,300 digits, others do. Looked for where digits begin, lest shorter ones take long."""
+UNREAD = object()
+_DIGITS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
+_TOO_LONG = b"0" * 19
+"""orjson rounds whole numbers that 64 bits don't hold: these have so many digits. (A fraction may have them too.)"""
 
 
 def to_text(raw: bytes) -> str:
@@ -81,6 +84,9 @@ def load_json(raw: bytes) -> Any:
 
     Raises MalformedValue for everything that is not strict JSON in UTF-8, NaN and too deep nesting included.
     """
+    value = load_at_once(raw)
+    if value is not UNREAD:
+        return value
     if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
         raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
     try:
@@ -89,13 +95,15 @@ def load_json(raw: bytes) -> Any:
         raise MalformedValue(f"not JSON: {show(str(error))}") from None
 
 
-def load_json_fast(raw: bytes) -> Any:
-    """The same at a quarter of the cost, but that numbers which 64 bits don't hold may be rounded. Raises MalformedValue."""
-    if orjson is not None and raw.count(b"[") + raw.count(b"{") <= MAX_JSON_DEPTH and not _LONG_NUMBER.search(raw):
-        # What it accepts is strict JSON; what it refuses may be for limits of its own.
-        with contextlib.suppress(ValueError):
-            return orjson.loads(raw)
-    return load_json(raw)
+def load_at_once(raw: bytes) -> Any:
+    """The value of most JSON texts, at a quarter of the cost; UNREAD for the others, and for what is no JSON."""
+    if orjson is None or raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH or _TOO_LONG in raw.translate(_DIGITS):
+        return UNREAD
+    try:
+        return orjson.loads(raw)
+    except ValueError:
+        # What it accepts is strict JSON, with the same value; what it refuses may be for limits of its own.
+        return UNREAD
 
 
 def is_json(raw: bytes | None) -> bool:
@@ -103,7 +111,7 @@ def is_json(raw: bytes | None) -> bool:
     if raw is None:
         return False
     try:
-        load_json_fast(raw)
+        load_json(raw)
     except MalformedValue:
         return False
     return True
@@ -125,6 +133,9 @@ def load_loose_json(raw: bytes) -> Any:
 
     Raises MalformedValue for everything else that is not JSON.
     """
+    value = load_at_once(raw)
+    if value is not UNREAD:
+        return value
     if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
         raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
     try:
@@ -206,6 +217,22 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def json_encoder(*, ensure_ascii: bool, ordered: bool = False, default: Callable[[Any], Any] | None = None) -> Encoder:
+    """Makes compact JSON of any value, as ``json.dumps`` with these settings and no NaN, but for what that prepares each time.
+
+    It raises ValueError, TypeError or RecursionError for what has no form in JSON.
+    """
+    plain = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False, sort_keys=ordered, default=default
+    )
+    make: Any = vars(json.encoder).get("c_make_encoder")
+    if make is None:  # not CPython
+        return plain.encode
+    quoted = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
+    chunks = make(None, plain.default, quoted, None, ":", ",", ordered, False, False)
+    return lambda value: "".join(chunks(value, 0))
 
 
 # json.loads would make a new decoder for each text.

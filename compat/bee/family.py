@@ -7,6 +7,7 @@ Registered as ``bee`` in the group ``ferryman.families``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
@@ -16,12 +17,14 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, version
-from .live import BeeLive
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
-from .steering import BeeSteering
 from .view import REFERENCE_ROLES
+
+if TYPE_CHECKING:
+    from .live import BeeLive
+    from .steering import BeeSteering
 
 
 class Bee(KeyFamily):
@@ -64,9 +67,13 @@ class Bee(KeyFamily):
         return reader.describe(subject)
 
     def live(self, prefix: str, side_prefix: str) -> BeeLive:
+        from .live import BeeLive  # loaded where jobs are taken, and not for who only reads them
+
         return BeeLive(prefix, side_prefix)
 
     def steering(self, prefix: str) -> BeeSteering:
+        from .steering import BeeSteering  # and this where somebody steers
+
         return BeeSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:

@@ -6,13 +6,12 @@ are read alike. Never raises for any bytes. Called by the record, the view and t
 
 from __future__ import annotations
 
-import json
 import math
 from functools import lru_cache
 from typing import Any
 
 from ...schema.errors import MalformedValue
-from ...schema.text import MAX_JSON_DEPTH, load_json, to_bytes
+from ...schema.text import MAX_JSON_DEPTH, json_encoder, load_json, to_bytes
 from ..numbers import int64_or_none, parse_number
 
 
@@ -79,11 +78,11 @@ def tag_text(tag: Any) -> str | None:
 def dump(value: Any) -> bytes | None:
     """JSON text for ``value``, an empty list as ``{}``; None for what has none that Lua can decode and encode again."""
     try:
-        raw = _ENCODER.encode(value if value != [] else {}).encode("utf-8")
+        raw = _encode(value if value != [] else {}).encode("utf-8")
     except (ValueError, TypeError, RecursionError):  # lone surrogates are a ValueError too
         return None
     deep = raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH
     return None if deep and not is_json(raw) else raw
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_encode = json_encoder(ensure_ascii=False)

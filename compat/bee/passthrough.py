@@ -18,10 +18,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ...schema.errors import MalformedValue
-from ...schema.job import Job
+from ...schema.frozen import frozen
+from ...schema.job import Job, replaced
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional, plain_score
@@ -138,14 +139,14 @@ def job_of(job_id: str, stored: Record) -> Job:
         if overflow.as_of == _as_of(bare):
             extra = overflow.note(NAME).get("extra")
             own = extra if isinstance(extra, dict) else None
-            job = evolve(job, logs=overflow.logs(NAME))
+            job = replaced(job, logs=overflow.logs(NAME))
     if own is None:
         known = Passthrough.of_difference(job, bare)
         if overflow is not None and b"dependants" in known.fields:
             # Who waits for a job that was carried here was written last, and follows from what those jobs say.
             known = evolve(known, fields={name: raw for name, raw in known.fields.items() if name != b"dependants"})
         own = known.to_extra()
-    return evolve(job, extra={**job.extra, NAME: own}) if own else job
+    return replaced(job, extra={**job.extra, NAME: own}) if own else job
 
 
 def with_overflow(job: Job, stored: Record) -> Record:
@@ -154,7 +155,7 @@ def with_overflow(job: Job, stored: Record) -> Record:
     own = job.extra.get(NAME, {})
     note: dict[str, Any] = {}
     # A reader knows no rank but bee's own.
-    if Passthrough.of_difference(evolve(job, rank=None), bare).to_extra() != own:
+    if Passthrough.of_difference(replaced(job, rank=None), bare).to_extra() != own:
         note["extra"] = own
     if job.logs:
         note["logs"] = job.logs

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from attrs import evolve
-
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
@@ -194,4 +192,4 @@ def read(subject: Subject) -> Job | None:
     job = job_of(view.job_id, view.stored)
     fact = view.by_role.get("queue")
     # A queue is ordered by its scores alone: a priority is worth what it was when the job came, and no longer.
-    return evolve(job, position=fact.index if fact else None, rank=0)
+    return replaced(job, position=fact.index if fact else None, rank=0)

@@ -7,12 +7,13 @@ not reproduce of a record stands in passthrough.py, so that together they are ex
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
+from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences
+from ...schema.memo import cached_property
 from ...schema.text import to_bytes, to_text
 from ..numbers import int64_or_none, parse_int, score_to_int
 from . import lua_json

@@ -8,14 +8,14 @@ share one view of a subject.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...schema.fact import Fact, Subject
+from ...schema.frozen import frozen
 from ...schema.job import State
-from ...schema.memo import remember_last
+from ...schema.memo import cached_property, remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
 from ..numbers import parse_int

@@ -17,7 +17,7 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import NOT_BY_JOBS, error, warning
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -89,7 +89,7 @@ def record_for(job: Job, target: Target) -> Record:
         return record
     passthrough = Passthrough.of(job)
     held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
-    written = evolve(job, state=State.WAITING) if held_elsewhere else job
+    written = replaced(job, state=State.WAITING) if held_elsewhere else job
     stored = readable(passthrough.record(written))
     role = stored.role
     scores = {}

@@ -7,7 +7,7 @@ Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by def
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
@@ -17,12 +17,14 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
-from .live import KickqLive
 from .process_options import PARAMETERS, ProcessOptions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
-from .steering import KickqSteering
+
+if TYPE_CHECKING:
+    from .live import KickqLive
+    from .steering import KickqSteering
 
 DEFAULTS = ProcessOptions()
 
@@ -64,9 +66,13 @@ class Kickq(KeyFamily):
         return Kickq(ProcessOptions(**settings))
 
     def live(self, prefix: str, side_prefix: str) -> KickqLive:
+        from .live import KickqLive  # loaded where jobs are taken, and not for who only reads them
+
         return KickqLive(prefix, side_prefix, self.options)
 
     def steering(self, prefix: str) -> KickqSteering:
+        from .steering import KickqSteering  # and this where somebody steers
+
         return KickqSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def globs(self, prefix: str) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, split

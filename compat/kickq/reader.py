@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from attrs import evolve
-
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_int
@@ -106,7 +104,7 @@ def read(subject: Subject) -> Job | None:
     if view.fact is None:
         return None
     lists = view.queue_lists if view.state is State.WAITING else []
-    return evolve(job_of(view.job_id, view.stored), position=lists[0].index if lists else None)
+    return replaced(job_of(view.job_id, view.stored), position=lists[0].index if lists else None)
 
 
 def job_of(job_id: str, stored: Record) -> Job:
@@ -116,4 +114,4 @@ def job_of(job_id: str, stored: Record) -> Job:
     if overflow is not None:
         job = with_overflow_restored(job, overflow, note, stored)
     own = Passthrough.of_difference(job, meant).to_extra()
-    return evolve(job, extra={**job.extra, NAME: own}) if own else job
+    return replaced(job, extra={**job.extra, NAME: own}) if own else job

@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, join, split

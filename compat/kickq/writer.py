@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
@@ -95,7 +95,7 @@ def record_for(job: Job, now_ms: int) -> Written:
     """The record of a job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
-    record, missing = passthrough.record(job if state is job.state else evolve(job, state=state))
+    record, missing = passthrough.record(job if state is job.state else replaced(job, state=state))
     later, moved = postponed(record, now_ms)
     later = with_overflow(job, later, missing, moved)
     # kickq always knows when a job was created; without the time, the job is as old as its record.

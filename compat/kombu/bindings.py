@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from attrs import field, frozen
+from attrs import field
 
+from ...schema.frozen import frozen
 from ...schema.memo import remember_last
 from ...schema.totals import Totals
 from .keys import SEP

@@ -7,7 +7,7 @@ of its own. Registered as ``kombu`` in the group ``ferryman.families``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...schema.fact import Entry, Fact
 from ...schema.family import Command, KeyFamily, Keyspace, Target
@@ -20,11 +20,13 @@ from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, PREFIX_FINDER, USUAL, Settings, bucket_key
-from .live import KombuLive
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
 from .rules import RULES
-from .steering import KombuSteering
+
+if TYPE_CHECKING:
+    from .live import KombuLive
+    from .steering import KombuSteering
 
 
 class Kombu(KeyFamily):
@@ -59,9 +61,13 @@ class Kombu(KeyFamily):
         return Kombu(Settings(**settings))
 
     def live(self, prefix: str, side_prefix: str) -> KombuLive:
+        from .live import KombuLive  # loaded where jobs are taken, and not for who only reads them
+
         return KombuLive(prefix, side_prefix, self.settings)
 
     def steering(self, prefix: str) -> KombuSteering:
+        from .steering import KombuSteering  # and this where somebody steers
+
         return KombuSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:

@@ -26,7 +26,7 @@ from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outc
 from ...schema.native.scripts import results
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
 from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
-from ...schema.text import load_json_fast, show, to_bytes, to_text
+from ...schema.text import load_json, show, to_bytes, to_text
 from .. import side
 from .bindings import Binding, topic_pattern
 from .keys import USUAL, Settings, bucket_key
@@ -314,7 +314,7 @@ def _taken(queue: str, reply: Any) -> Taken:
 
 def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:
     """What a message says of itself; a script has seen that it is one."""
-    message = load_json_fast(text)
+    message = load_json(text)
     headers, properties = message.get("headers") or {}, message["properties"]
     lapses, task = _count(headers.get("x-delivery-count")), headers.get("task")
     was_delivered = bool(properties["delivery_info"].get("redelivered"))

@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ...schema.errors import MalformedValue
-from ...schema.job import Job, State, differences, rank_of
+from ...schema.frozen import frozen
+from ...schema.job import Job, State, differences, rank_of, replaced
 from ...schema.native import codec
 from ...schema.native.record import NAME as NATIVE
 from ...schema.native.record import Passthrough as NativePassthrough
@@ -166,7 +167,7 @@ def job_of(job_id: str, queued: QueuedRecord) -> Job:
         same_message = overflow.as_of == to_bytes(message.tag)
         job = overflow.restored(job, NAME, to_bytes(message.tag))
         if same_message:
-            job = evolve(job, logs=overflow.logs(NAME))
+            job = replaced(job, logs=overflow.logs(NAME))
             if "made" in overflow.note(NAME):
                 own = native_extra or {}
             elif native_extra is not None:
@@ -182,7 +183,7 @@ def job_of(job_id: str, queued: QueuedRecord) -> Job:
     ).to_extra()
     if remembered:
         extra[NAME] = remembered
-    return evolve(job, extra=extra, position=queued.position, rank=rank_of(queued.step))
+    return replaced(job, extra=extra, position=queued.position, rank=rank_of(queued.step))
 
 
 def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
@@ -222,4 +223,4 @@ def _overflow_of(job: Job, queued: QueuedRecord) -> Overflow | None:
         extra[NATIVE] = {name: value for name, value in own.items() if name != "head" or value != found.get("head")}
     if job.logs:
         note["logs"] = job.logs
-    return Overflow.of(evolve(job, extra=extra), lost, NAME, to_bytes(queued.record.message.tag), note)
+    return Overflow.of(replaced(job, extra=extra), lost, NAME, to_bytes(queued.record.message.tag), note)

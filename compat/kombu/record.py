@@ -15,12 +15,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.job import Job, State
 from ...schema.memo import remember_last
-from ...schema.text import load_json, load_json_fast, to_bytes, to_text
+from ...schema.text import load_json, to_bytes, to_text
 from ..numbers import int64_or_none
 from ..timestamps import EPOCH, MILLISECOND, parse_timestamp
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, step_of
@@ -153,7 +154,7 @@ class Envelope(NamedTuple):
 
 def decode_envelope(raw: bytes) -> Envelope:
     """What ``decode`` finds in a list entry, at a third of the cost. Raises MalformedValue as it does, and for a numeric tag."""
-    headers, properties, _ = _checked(load_json_fast(raw))
+    headers, properties, _ = _checked(load_json(raw))
     tag, info = properties["delivery_tag"], properties["delivery_info"]
     if not isinstance(tag, str):
         raise MalformedValue("a delivery tag that is a number, which may have been rounded")

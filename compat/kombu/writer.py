@@ -16,7 +16,7 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import is_json, is_unicode, show, to_bytes
 from ...schema.totals import Totals
@@ -67,7 +67,7 @@ def incompatibilities(job: Job, settings: Settings = USUAL) -> Iterator[Finding]
 def expressed(job: Job, now_ms: int) -> Job:
     """In kombu a task that is due waits like any other."""
     is_due = job.state is State.SCHEDULED and job.due_at is not None and job.due_at <= now_ms
-    return evolve(job, state=State.WAITING) if is_due else job
+    return replaced(job, state=State.WAITING) if is_due else job
 
 
 def _is_text(raw: bytes | None) -> bool:
@@ -156,7 +156,7 @@ def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> QueuedRecor
     """The message of a job in its queue. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     held = job.state is State.ACTIVE and passthrough.held
-    written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
+    written = replaced(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
     message = message_for(written, passthrough.step, now_ms, settings.steps)
     step = message.step(settings.steps) if passthrough.step is None else passthrough.step
     since = passthrough.since if passthrough.since is not None or not held else now_ms / 1000

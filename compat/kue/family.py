@@ -20,16 +20,16 @@ from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
 from .keys import LOCKS, PREFIX_FINDER, Era, era_of, layout, parse_version, version
-from .live import KueLive
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
 from .state_indexes import state_indexes
-from .steering import KueSteering
 from .view import view_of
 
 if TYPE_CHECKING:
     from ...schema.columnar.batch_prefilter import BatchPrefilter
+    from .live import KueLive
+    from .steering import KueSteering
 
 
 class Kue(KeyFamily):
@@ -99,9 +99,13 @@ class Kue(KeyFamily):
         return Kue(era_of(settings["version"]) if "version" in settings else None)
 
     def live(self, prefix: str, side_prefix: str) -> KueLive:
+        from .live import KueLive  # loaded where jobs are taken, and not for who only reads them
+
         return KueLive(prefix, side_prefix, era=self._era)
 
     def steering(self, prefix: str) -> KueSteering:
+        from .steering import KueSteering  # and this where somebody steers
+
         return KueSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def expressed(self, job: Job, now_ms: int) -> Job:

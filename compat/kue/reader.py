@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import evolve
-
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_int
@@ -174,7 +172,7 @@ def read(subject: Subject) -> Job | None:
     if own and job.extra is extra:
         extra[NAME] = own  # before anybody has seen the job: to copy it would cost as much as all else here
         return job
-    return evolve(job, extra={**job.extra, NAME: own}) if own else job
+    return replaced(job, extra={**job.extra, NAME: own}) if own else job
 
 
 def describe(subject: Subject) -> Job | None:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
+from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import is_json, to_bytes, to_text
 from ..numbers import int64_or_none, number_text, parse_int, parse_number, score_to_int

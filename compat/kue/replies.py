@@ -13,7 +13,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job
 from ...schema.live import ForeignDelivery, Outcome, Upcoming
 from ...schema.native.scripts.results import Size, Taken
-from ...schema.text import load_json_fast, to_text
+from ...schema.text import load_json, to_text
 from ..numbers import parse_int, parse_number
 from .record import Record, canonical
 
@@ -66,7 +66,7 @@ def is_extra(raw: bytes) -> bool:
     if not raw:
         return False
     try:
-        value = load_json_fast(raw)
+        value = load_json(raw)
     except MalformedValue:
         return False
     return isinstance(value, dict) and "as_of" not in value

@@ -17,7 +17,7 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -72,7 +72,7 @@ def expressed(job: Job) -> Job:
     fields = {name: raw for name, raw in passthrough.fields.items() if is_readable(name, raw)}
     own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}
-    return evolve(job, extra={**others, NAME: own} if own else others)
+    return replaced(job, extra={**others, NAME: own} if own else others)
 
 
 # What is stored
@@ -107,7 +107,7 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """The hash and the scores that the job gets."""
-    written = job if state is job.state else evolve(job, state=state)
+    written = job if state is job.state else replaced(job, state=state)
     record = readable(passthrough.record(written))
     as_of = record.fields.get(b"updated_at")
     return with_overflow(job, record, lost(job, record), as_of, has_own_id=keeps_id(job, state))

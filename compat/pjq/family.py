@@ -6,19 +6,22 @@ of its own. Registered as ``pjq`` in the group ``ferryman.families``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import ForeignFamily
 from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version
-from .live import PjqLive
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
-from .steering import PjqSteering
+
+if TYPE_CHECKING:
+    from .live import PjqLive
+    from .steering import PjqSteering
 
 
 class Pjq(KeyFamily):
@@ -57,10 +60,14 @@ class Pjq(KeyFamily):
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + "*",)
 
-    def live(self, prefix: str, side_prefix: str) -> ForeignFamily:
+    def live(self, prefix: str, side_prefix: str) -> PjqLive:
+        from .live import PjqLive  # loaded where jobs are taken, and not for who only reads them
+
         return PjqLive(prefix, side_prefix)
 
     def steering(self, prefix: str) -> PjqSteering:
+        from .steering import PjqSteering  # and this where somebody steers
+
         return PjqSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def expressed(self, job: Job, now_ms: int) -> Job:

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ...schema.errors import MalformedValue
-from ...schema.job import Job, State
+from ...schema.frozen import frozen
+from ...schema.job import Job, State, replaced
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional
@@ -126,7 +127,7 @@ def record_for(job: Job) -> Record:
     passthrough = Passthrough.of(job)
     role = role_of(job, passthrough.role)
     if job.state is State.ACTIVE and role == "queued":
-        job = evolve(job, state=State.WAITING)
+        job = replaced(job, state=State.WAITING)
     record = passthrough.record(job, standard(job, role, text_of(job)))
     # A field of our name that was kept is an application's own.
     return record if FIELD in record.fields else _with_overflow(job, record, passthrough)
@@ -141,7 +142,7 @@ def expressed(job: Job) -> Job:
     fields = {name: raw for name, raw in passthrough.fields.items() if raw is not None or name in usual}
     own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}
-    return evolve(job, extra={**others, NAME: own} if own else others)
+    return replaced(job, extra={**others, NAME: own} if own else others)
 
 
 def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) -> Job:
@@ -155,7 +156,7 @@ def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) ->
         # What was found once is told on, until something else is found.
         found = found or found_once
     own = Passthrough.of_difference(job, stored, found).to_extra()
-    return evolve(job, extra={**job.extra, NAME: own}) if own else job
+    return replaced(job, extra={**job.extra, NAME: own}) if own else job
 
 
 # What pjq has no field for (overflow.py)
@@ -207,7 +208,7 @@ def _restored(overflow: Overflow, job: Job, stored: Record) -> tuple[Job, Mappin
         return job, {}
     if type(added) is int:
         payload = payload_in(Text(stored.fields.get(b"json", b""), added, note.get("wrapped") is True))
-        job = job if payload is None else evolve(job, payload=payload)
+        job = job if payload is None else replaced(job, payload=payload)
     return job, found if isinstance(found, dict) else {}
 
 

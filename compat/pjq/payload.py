@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from attrs import frozen
-
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.text import is_json, load_json, load_loose_json
 
 Members = Mapping[str, Any]

@@ -11,11 +11,9 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
-from attrs import evolve
-
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.text import to_text
 from ...schema.totals import Totals
 from ..numbers import MAX_INT64
@@ -138,7 +136,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     if view.record is None and not view.is_contained:
         return None
     job = job_of(view.job_id, view.queue, view.stored(keyspace.totals), view.found())
-    return evolve(job, position=_position(view, keyspace.totals)) if job.state is State.WAITING else job
+    return replaced(job, position=_position(view, keyspace.totals)) if job.state is State.WAITING else job
 
 
 def _position(view: View, totals: Totals) -> int | None:

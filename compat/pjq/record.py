@@ -11,8 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
-
+from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..numbers import int64_or_none, number_text, parse_number, score_to_int

@@ -26,7 +26,8 @@ from ...schema.native.scripts.results import Removed, Role
 from ..client import ForeignClient, as_failure, to_json
 from .answers import QlessJob, QueueCounts, RecurringJob, Statistics, Throttle, WorkerCounts
 from .commands import DEFAULTS, Listed, QlessCommands
-from .live import PREFIX, Core, QlessLive
+from .core import Core
+from .live import PREFIX, QlessLive
 
 
 class QlessClient(ForeignClient[QlessLive]):

@@ -7,20 +7,23 @@ group ``ferryman.families``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...schema.family import KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
+from .core import Core, parse_core
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, UNPREFIXED, version
-from .live import Core, QlessLive, parse_core
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
-from .steering import QlessSteering
+
+if TYPE_CHECKING:
+    from .live import QlessLive
+    from .steering import QlessSteering
 
 
 class Qless(KeyFamily):
@@ -67,9 +70,13 @@ class Qless(KeyFamily):
         return Qless(**settings)
 
     def live(self, prefix: str, side_prefix: str) -> QlessLive:
+        from .live import QlessLive  # loaded where jobs are taken, and not for who only reads them
+
         return QlessLive(prefix, side_prefix, self.core)
 
     def steering(self, prefix: str) -> QlessSteering:
+        from .steering import QlessSteering  # and this where somebody steers
+
         return QlessSteering(self.live(prefix, DEFAULT_PREFIX))
 
     def globs(self, prefix: str) -> tuple[str, ...]:

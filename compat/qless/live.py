@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar
 from uuid import uuid4
 
 from ...schema.connection.call import Argument, Call
@@ -38,23 +38,13 @@ from ...schema.text import load_json, show, to_bytes, to_text
 from ..numbers import parse_int, parse_number
 from ..side import call, root
 from . import lua_json
+from .core import Core
 
 T = TypeVar("T")
-
-Core = Literal["", "unified", "final", "reqless"]
-"""Beside which software we work; '' is told from the keys."""
 
 PREFIX = "ql"
 
 OPTIONS = frozenset({"attempts", "retries", "tags", "depends", "throttles", "worker", "move"})
-
-
-def parse_core(text: str) -> Core:
-    """A core by its name. Raises ValueError."""
-    for core in get_args(Core):
-        if text == core:
-            return core  # type: ignore[no-any-return]
-    raise ValueError(f"must be one of {', '.join(filter(None, get_args(Core)))}")
 
 
 class QlessLive(ForeignFamily):

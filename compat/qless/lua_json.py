@@ -7,16 +7,15 @@ that holds JSON.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ...schema.errors import MalformedValue
-from ...schema.text import load_loose_json, to_bytes, to_text
+from ...schema.text import json_encoder, load_loose_json, to_bytes, to_text
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_encode = json_encoder(ensure_ascii=False)
 _DIFFERS = re.compile(r"\[\]|[0-9]\.[0-9]|[0-9][eE]|[0-9]{15}")
 """Where Python's encoder, which is much faster, may write something else than Lua: empty arrays, fractions, large numbers."""
 
@@ -66,7 +65,7 @@ def load_object(raw: bytes) -> dict[str, Any]:
 def dump(value: Any) -> bytes:
     """The text that Lua would write. Raises MalformedValue for a value that JSON has no form for."""
     try:
-        text: str | None = _ENCODER.encode(value)
+        text: str | None = _encode(value)
     except (TypeError, ValueError, RecursionError):
         text = None
     if text is None or _DIFFERS.search(text):

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attrs import evolve
-
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
-from ...schema.job import Job, State, rank_of
+from ...schema.job import Job, State, rank_of, replaced
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
@@ -278,10 +276,10 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     if FIELD in view.fields:
         # A priority in the overflow may have been turned round, to run at the same rank.
         turned = None if job.priority is None else rank_of(-job.priority)
-        job = evolve(with_overflow_restored(job, stored), rank=turned)
+        job = replaced(with_overflow_restored(job, stored), rank=turned)
     own = Passthrough.of_difference(job, stored, _memberships(view)).to_extra()
     extra = {**job.extra, NAME: own} if own else job.extra
-    return evolve(job, extra=extra, position=position, rank=rank)
+    return replaced(job, extra=extra, position=position, rank=rank)
 
 
 def _memberships(view: View) -> Memberships:

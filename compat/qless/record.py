@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences, rank_of
+from ...schema.memo import cached_property
 from ...schema.text import to_bytes, to_text
 from ..numbers import int64_or_none, parse_int, parse_number
 from . import history, lua_json
@@ -63,7 +64,7 @@ LAST_POSITION_S = 1e9
 """Places are counted in seconds from 1970 on, up to here (2001): before everything that a live producer puts."""
 
 
-@frozen
+@frozen(slots=False)
 class Record:
     """A job as qless stores it."""
 

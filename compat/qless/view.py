@@ -6,13 +6,11 @@ empty view. Called by reader, rules and repairs.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.memo import remember_last
+from ...schema.memo import cached_property, remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..numbers import parse_int
@@ -27,7 +25,7 @@ GONE = b"\0gone"
 """Stands for the state of a job that does not exist."""
 
 
-@define
+@define(slots=False)
 class View:
     """What all keys say about one job. Lists are sorted by key, so that findings read the same on every engine."""
 

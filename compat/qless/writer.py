@@ -17,7 +17,7 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
-from ...schema.job import Job, State
+from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -115,7 +115,7 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """Hash, history and places that the job gets."""
-    written = job if state is job.state else evolve(job, state=state)
+    written = job if state is job.state else replaced(job, state=state)
     record = passthrough.record(written)
     return with_overflow(job, record, lost(job, record))
 
@@ -130,11 +130,11 @@ def expressed(job: Job) -> Job:
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
     record = record_for(job, state, passthrough)
-    score = Passthrough.of_difference(evolve(job, state=state), record, Memberships()).scores.get("work")
+    score = Passthrough.of_difference(replaced(job, state=state), record, Memberships()).scores.get("work")
     if score is None:
         return job
     bound = evolve(passthrough, state=to_text(record.fields[b"state"]), scores={**passthrough.scores, "work": score})
-    return evolve(job, extra={**job.extra, NAME: bound.to_extra()})
+    return replaced(job, extra={**job.extra, NAME: bound.to_extra()})
 
 
 def _written_state(job: Job, passthrough: Passthrough) -> State:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import redis
-from attrs import frozen
 from hiredis import Reader, pack_command
 
+from ..frozen import frozen
 from .permission import explained_each
 
 if TYPE_CHECKING:

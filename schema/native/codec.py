@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import MalformedValue, UsageError
-from ..text import show
+from ..text import UNREAD, load_at_once, show
 
 Default = Callable[[Any], Any]
 """Gives the JSON form of a value that JSON has none for; raises TypeError where there is none either."""
@@ -39,7 +39,9 @@ def decode(message: bytes, revive: Callable[[dict[str, Any]], Any] | None = None
     if not newline:
         raise MalformedValue("a message has no newline after its head")
     try:
-        head = json.loads(text.decode("utf-8"), object_hook=revive)
+        head = UNREAD if revive is not None else load_at_once(text)
+        if head is UNREAD:
+            head = json.loads(text.decode("utf-8"), object_hook=revive)
     except (ValueError, RecursionError) as error:
         raise MalformedValue(f"a message's head is no JSON: {show(str(error))}") from error
     if not isinstance(head, dict):

@@ -25,11 +25,11 @@ from .record import NAME
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
-from .steering import NativeSteering
 
 if TYPE_CHECKING:
     from ..columnar.batch_prefilter import BatchPrefilter
     from ..columnar.jobtable import CommandTable, JobTable
+    from .steering import NativeSteering
 
 
 class Native(KeyFamily):
@@ -90,6 +90,8 @@ class Native(KeyFamily):
         return keyspace.totals.names.get("paused", ())
 
     def steering(self, prefix: str) -> NativeSteering:
+        from .steering import NativeSteering  # loaded where somebody steers
+
         return NativeSteering(prefix)
 
     def has_hash_tags(self, prefix: str) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ..errors import MalformedValue
-from ..job import Job, differences
+from ..frozen import frozen
+from ..job import Job, differences, replaced
 from ..tagged_json import decode_tagged, encode_tagged
 from .record import (
     MAX_INT64,
@@ -155,7 +156,8 @@ def stored_with_overflow(job: Job, passthrough: Passthrough) -> Stored:
     overflow = Overflow.of(job, passthrough, stored)
     if not overflow.is_needed:
         return stored
-    return evolve(stored, fields={**stored.fields, Overflow.FIELD: overflow.encode()})
+    fields = {**stored.fields, Overflow.FIELD: overflow.encode()}
+    return Stored(fields, stored.role, stored.score, stored.holder, stored.lease, stored.needs)
 
 
 def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING, position: int | None = None) -> Job:
@@ -173,14 +175,14 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
     rank = None if score is None else score // RANK_STEP
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
     written = None if native or score is None else score % RANK_STEP - 1
-    job = evolve(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
+    job = replaced(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
     found = decoded_message(fields)
     passthrough = Passthrough(
         None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING
     )
     differences = _differences(fields, job, passthrough, waiting_score_of(job.state, rank, written, passthrough))
     extra = (evolve(passthrough, fields=differences) if differences else passthrough).to_extra()
-    return evolve(job, extra={**job.extra, NAME: extra}) if extra else job
+    return replaced(job, extra={**job.extra, NAME: extra}) if extra else job
 
 
 def _differences(

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from ..errors import MalformedValue
+from ..frozen import frozen
 from ..job import Job, State
 from ..text import to_bytes, to_text
 from . import codec

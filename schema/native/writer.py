@@ -17,7 +17,7 @@ from attrs import evolve
 from ..errors import MalformedValue
 from ..family import Command, KeyFamily, Target
 from ..incompatibilities import NOT_BY_JOBS, error, warning
-from ..job import Job, State
+from ..job import Job, State, replaced
 from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
@@ -56,7 +56,7 @@ def expressed(job: Job) -> Job:
     without = {name: value for name, value in passthrough.fields.items() if name != Overflow.FIELD}
     if len(without) == len(passthrough.fields) or not Overflow.of(job, passthrough, standard(job, passthrough)).is_needed:
         return job
-    return evolve(job, extra={**job.extra, NAME: evolve(passthrough, fields=without).to_extra()})
+    return replaced(job, extra={**job.extra, NAME: evolve(passthrough, fields=without).to_extra()})
 
 
 def write(job: Job, target: Target) -> list[Command]:

@@ -90,3 +90,27 @@ def test_a_large_document_takes_no_longer_than_its_size() -> None:
     assert len(split(raw)["a"].text) == 5_000_002
     many = b"{" + b",".join(b'"%d":%d' % (number, number) for number in range(100_000)) + b"}"
     assert join(split(many)) == many
+
+
+parts = st.tuples(
+    st.sampled_from(['"a"', '"b"', '"é"', '"a\\"b"', '""', "b", '"c" ', ' "d"']),
+    st.sampled_from([":", ": ", " :"]),
+    st.sampled_from(
+        ["null", "true", "0", "-0", "-1", "01", "1.5", '"x"', '"\\u00e9"', "[]", "NaN", "9" * 18, "9" * 21, '"x"y', " 1", "1 "]
+    ),
+).map("".join)
+
+
+@given(st.lists(parts, max_size=4), st.sampled_from([",", " ,", ", "]), st.sampled_from(["}", " }", "}}", "", ",}"]))
+def test_documents_of_short_members_have_the_values_that_python_itself_finds(each: list[str], comma: str, end: str) -> None:
+    text = "{" + comma.join(each) + end
+    try:
+        expected = json.loads(text, parse_constant=int)
+    except ValueError:
+        with pytest.raises(MalformedValue):
+            split(text.encode())
+        return
+    members = split(text.encode())
+    assert repr({name: member.value for name, member in members.items()}) == repr(expected)
+    assert all(json.loads(member.text) == member.value for member in members.values())
+    assert all(member.text in text.encode() for member in members.values())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
-from ferryman.schema.text import MAX_JSON_DEPTH, ago, is_json, not_json, span
+from ferryman.schema.errors import MalformedValue
+from ferryman.schema.text import MAX_JSON_DEPTH, ago, is_json, json_encoder, load_json, not_json, span
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +50,35 @@ def test_lengths_of_time_are_told_in_one_unit() -> None:
 def test_what_is_no_moment_is_no_length_of_time_either() -> None:
     assert ago(1_795_000_000_000, 1_795_010_800_000) == "3 h ago"
     assert ago(0, 1_795_000_000_000) == "at 0, which is no time"
+
+
+numbers = st.sampled_from(
+    ["18446744073709551615", "18446744073709551616", "-9223372036854775809", "1e400", "-0", "0.1", "1e-400"]
+)
+odd = st.lists(numbers | st.sampled_from(["true", '"\\ud800"', '"\\u0000"', "{}", "01", "-", '"']), max_size=3)
+
+
+@given(texts | odd.map(lambda each: f"[{','.join(each)}]".encode()))
+def test_json_has_the_value_that_python_itself_finds_whatever_the_size_of_its_numbers(text: bytes) -> None:
+    try:
+        found = repr(load_json(text))
+    except MalformedValue:
+        found = None
+    try:
+        expected = repr(json.loads(text.decode(), parse_constant=int))
+    except (ValueError, RecursionError):
+        expected = None
+    assert found == expected or (expected is not None and text.count(b"[") > MAX_JSON_DEPTH)
+
+
+@given(values, st.booleans(), st.booleans())
+def test_an_encoder_writes_what_python_itself_does(value: object, ensure_ascii: bool, ordered: bool) -> None:
+    def written(dump: Callable[[], str]) -> str | None:
+        try:
+            return dump()
+        except ValueError:  # NaN
+            return None
+
+    made = written(lambda: json_encoder(ensure_ascii=ensure_ascii, ordered=ordered)(value))
+    usual = {"separators": (",", ":"), "allow_nan": False}
+    assert made == written(lambda: json.dumps(value, ensure_ascii=ensure_ascii, sort_keys=ordered, **usual))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....schema.family import Keyspace
 from ....schema.job import State
+from ....schema.memo import remember_last
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import parse_int
@@ -20,10 +21,10 @@ from ..keys import STATES_OF
 from ..record import is_readable
 from ..view import View, view_of
 
-NEEDED = (b"queue", b"data", b"options", b"status")
+NEEDED = {b"queue": "queue", b"data": "data", b"options": "options", b"status": "status"}
 """Without these bee can't do anything with a job."""
 
-USUAL = (b"worker", b"submitted", b"retries", b"history", b"tags")
+USUAL = {b"worker": "worker", b"submitted": "submitted", b"retries": "retries", b"history": "history", b"tags": "tags"}
 """Fields that bee always writes, and does without."""
 
 SHAPES = (b"options", b"tags", b"history", b"result", b"dependants")
@@ -47,9 +48,14 @@ def is_junk(view: View) -> bool:
     return view.record is not None and not view.is_job and ":h:jobs:" in view.job_id
 
 
+def _missing(view: View, names: Mapping[bytes, str]) -> list[str]:
+    """Those of some fields that a record lacks; none in nearly all."""
+    return [] if names.keys() <= view.fields.keys() else [text for name, text in names.items() if name not in view.fields]
+
+
 @book.about_jobs("BEE-1", COMPLETE, Severity.ERROR, Harm.LOST, refuses=True, assumes="without those")
 def is_complete_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    missing = [to_text(name) for name in NEEDED if name not in view.fields]
+    missing = _missing(view, NEEDED)
     if view.is_unfinished and missing:
         yield view.violation(f"no {', '.join(missing)}: bee can't run the job")
 
@@ -73,10 +79,10 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         return
     if to_text(view.fields[b"jid"]) != view.job_id:
         yield view.violation(f"the record says that it is job {show(view.fields[b'jid'], 60)!r}")
-    missing = [to_text(name) for name in NEEDED if name not in view.fields]
+    missing = _missing(view, NEEDED)
     if missing and not view.is_unfinished:
         yield view.violation(f"no {', '.join(missing)}: bee can't run the job")
-    unusual = [to_text(name) for name in USUAL if name not in view.fields]
+    unusual = _missing(view, USUAL)
     if unusual and not missing:
         cause = ": its creation was cut short, or others wrote it" if "history" in unusual else ", as others write jobs"
         yield view.violation(f"no {', '.join(unusual)}{cause}", severity=Severity.WARNING)
@@ -114,6 +120,7 @@ def _undecodable(view: View, wrong: list[bytes]) -> str:
     return f"not what bee writes there: {shown}: every script that meets the job aborts"
 
 
+@remember_last
 def unreadable(view: View) -> list[bytes]:
     """The fields that bee's scripts can't decode; of a job that has yet to end, without its payload."""
     if not view.is_job:
@@ -153,10 +160,14 @@ def _decides(view: View) -> bool:
 
     One that a finished job lacks decides nothing any more.
     """
-    wrong = {"retries", "priority", "timeout"}.intersection(_wrong(view))
+    wrong = _DECIDING.intersection(_wrong(view))
     return not wrong.isdisjoint(wrong if view.is_unfinished else view.options or ())
 
 
+_DECIDING = frozenset({"retries", "priority", "timeout"})
+
+
+@remember_last
 def _wrong(view: View) -> list[str]:
     return [] if view.options is None else wrong_options(view.options, blocked=view.state is State.BLOCKED)
 
