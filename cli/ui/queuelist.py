@@ -7,9 +7,11 @@ asked whole; of others every job must be read, which a visitor has to ask for. C
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ...operations import numbers
 from ...operations.broker import open_broker
@@ -22,6 +24,10 @@ from .view import View
 
 FEW = 1_000
 """Queues that are all asked for one page."""
+MANY = 5_000
+"""The names of more queues are remembered for some seconds."""
+PAUSES = 10
+"""A look in the background is made anew after so many times what it took."""
 MAX_AGE_S = 10.0
 """Of numbers that a look in the background has found."""
 
@@ -60,6 +66,20 @@ ORDERS: Mapping[str, Callable[[QueueRow], float]] = {
 """Orders beside that by name, the largest first."""
 
 
+@define(eq=False)
+class Snapshot:
+    """The numbers of all queues at one moment, and the orders that were asked for."""
+
+    found: Mapping[str, Numbers | Exception]
+    _orders: dict[str, Sequence[QueueRow]] = field(factory=dict)
+
+    def ordered(self, order: str) -> Sequence[QueueRow]:
+        """All of them, sorted; once for each order."""
+        if order not in self._orders:
+            self._orders[order] = _sorted([_row(name, self.found[name]) for name in sorted(self.found)], order)
+        return self._orders[order]
+
+
 @frozen
 class QueueList:
     """Some of the queues."""
@@ -68,7 +88,7 @@ class QueueList:
     total: int
     """Queues that fit the filter."""
     all: int
-    look: Look[Mapping[str, Numbers | Exception]] | None = None
+    look: Look[Any] | None = None
     """The look in the background that these are from; None: they are of this moment."""
     must_scan: bool = False
     """Whether every job must be read for them, and the visitor has to say so."""
@@ -77,8 +97,7 @@ class QueueList:
 def queue_list(view: View, text: str, order: str, start: int, number: int) -> QueueList:
     """The queues whose names contain a text, sorted, from one place on. ``order``: "name", or one of ORDERS."""
     if view.address.family == DEFAULT_FAMILY:
-        with open_broker(view.address) as broker:
-            names = broker.queues(())
+        names = _names(view)
         fitting = _fitting(names, text)
         if order == "name" or len(fitting) <= FEW:
             asked = fitting[start : start + number] if order == "name" else fitting
@@ -87,9 +106,7 @@ def queue_list(view: View, text: str, order: str, start: int, number: int) -> Qu
             if order != "name":
                 rows = _sorted(rows, order)[start : start + number]
             return QueueList(rows, len(fitting), len(names))
-        look = background(view)
-        rows = _sorted([_row(name, (look.found or {}).get(name)) for name in fitting], order)
-        return QueueList(rows[start : start + number], len(fitting), len(names), look)
+        return _from_snapshot(background(view), fitting, len(names), text, order, start, number)
     if numbers.is_brief(view.address):
         return _of(numbers.look(view.address), text, order, start, number)
     look = scan(view)
@@ -98,16 +115,46 @@ def queue_list(view: View, text: str, order: str, start: int, number: int) -> Qu
     return _of(look.found, text, order, start, number, look)
 
 
+def _from_snapshot(
+    look: Look[Snapshot], fitting: Sequence[str], known: int, text: str, order: str, start: int, number: int
+) -> QueueList:
+    """Those of many queues that fit, as a look in the background has seen them; without numbers while it is the first one."""
+    rows = look.found.ordered(order) if look.found else [_row(name, None) for name in fitting]
+    wanted = set(fitting) if text else None
+    fit = rows if wanted is None else [row for row in rows if row.name in wanted]
+    return QueueList(fit[start : start + number], len(fitting), known, look)
+
+
 def scan(view: View) -> Look[Mapping[str, Numbers | Exception]]:
     """The numbers of all queues for which every job must be read; not started."""
     address = view.address
     return view.shared.background.look(("scan", *view.keyspace), lambda look: scans.numbers(address, look))
 
 
-def background(view: View) -> Look[Mapping[str, Numbers | Exception]]:
-    """The numbers of all queues, as a look in the background has found them."""
-    address = view.address
-    return view.shared.background.fresh(("numbers", *view.keyspace), lambda _look: numbers.look(address), MAX_AGE_S)
+def background(view: View) -> Look[Snapshot]:
+    """The numbers of all queues, as a look in the background has found them. What takes long is not looked at all the time."""
+    address, shared = view.address, view.shared.background
+    name = ("numbers", *view.keyspace)
+    look = shared.look(name, lambda _look: Snapshot(numbers.look(address)))
+    max_age_s = max(MAX_AGE_S, 0.0 if look.is_running else PAUSES * look.seconds)
+    return shared.fresh(name, look.find, max_age_s)
+
+
+def _names(view: View) -> Sequence[str]:
+    """The queues that last, by name; of many they are some seconds old."""
+    address, shared = view.address, view.shared.background
+
+    def find(_look: Look[Sequence[str]]) -> Sequence[str]:
+        with open_broker(address) as broker:
+            return broker.queues(())
+
+    look = shared.look(("names", *view.keyspace), find)
+    if look.found is None or len(look.found) <= MANY:
+        with open_broker(address) as broker:
+            look.found, look.finished = broker.queues(()), time.time()
+    else:
+        shared.fresh(("names", *view.keyspace), find, MAX_AGE_S, 0.0)
+    return look.found
 
 
 def _of(
