@@ -26,7 +26,7 @@ from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
-from .probes import clock_ms, memory
+from .probes import clock_ms, memory, size
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .throttle import UNTHROTTLED, Throttle
@@ -88,7 +88,7 @@ class Cluster:
 
     def size(self) -> int:
         """How many keys all masters have."""
-        return sum(int(self.client(name).dbsize()) for name in self.masters())
+        return sum(size(self.client(name)) for name in self.masters())
 
     def memory(self) -> int:
         """About how many bytes of memory they fill; 0 where they don't say."""

@@ -5,7 +5,8 @@ Only reads, and works without any right beyond reading keys. Called by the engin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import redis
 
@@ -26,14 +27,33 @@ def clock_ms(client: redis.Redis) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+def size(client: redis.Redis) -> int:
+    """How many keys the database of a client has. Asked of ``INFO``, which whoever reads may call, rather than of ``DBSIZE``."""
+    try:
+        databases = client.info("keyspace")
+    except redis.exceptions.NoPermissionError:
+        return int(client.dbsize())
+    return _sizes(databases).get(_database(client), 0)
+
+
 def memory(client: redis.Redis) -> int:
     """About how many bytes of the server's memory a database fills; 0 where the server doesn't say."""
     try:
         held, databases = client.info("memory").get("used_memory_dataset", 0), client.info("keyspace")
     except redis.exceptions.NoPermissionError:
         return 0
-    keys, all_keys = client.dbsize(), sum(counts.get("keys", 0) for counts in databases.values() if isinstance(counts, dict))
+    sizes = _sizes(databases)
+    keys, all_keys = sizes.get(_database(client), 0), sum(sizes.values())
     return int(held * min(1.0, keys / all_keys)) if keys > FEW_KEYS and all_keys else int(held)
+
+
+def _sizes(databases: Mapping[str, Any]) -> dict[str, int]:
+    """The number of keys of each database that has any, from ``INFO keyspace``."""
+    return {name: int(counts.get("keys", 0)) for name, counts in databases.items() if isinstance(counts, dict)}
+
+
+def _database(client: redis.Redis) -> str:
+    return f"db{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
 def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | None:

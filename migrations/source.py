@@ -19,7 +19,7 @@ from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
 from ..schema.rule import Finding
 from .cluster_scan import Cluster
-from .probes import clock_ms, memory, nothing_found
+from .probes import clock_ms, memory, nothing_found, size
 from .rdbfile import RdbFile, unread_keys
 from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
@@ -86,7 +86,7 @@ class LiveSource(Source):
         return clock_ms(self._client)
 
     def size(self) -> int:
-        return int(self._client.dbsize())
+        return size(self._client)
 
     def memory(self) -> int:
         return memory(self._client)
