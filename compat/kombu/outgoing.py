@@ -29,7 +29,7 @@ def stamped(job: NewJob, exchange: str, routing_key: str, steps: Sequence[int]) 
     info = properties.get("delivery_info") or {}
     wanted = {**info, "exchange": exchange, "routing_key": routing_key}
     added: dict[str, Any] = {} if info == wanted else {"delivery_info": wanted}
-    if job.priority is not None or "priority" not in properties:
+    if "priority" not in properties or (job.priority is not None and properties["priority"] != int(job.priority)):
         added["priority"] = int(job.priority or 0)
     if job.id is not None or not properties.get("delivery_tag"):
         added["delivery_tag"] = job.id or str(uuid4())

@@ -9,7 +9,7 @@ import redis
 from ferryman.schema.connection.permission import Forbidden
 from ferryman.transport import revoke
 from ferryman.transport.errors import CONNECTION_ERRORS
-from kombu import Connection, Consumer, Queue
+from kombu import Connection, Consumer, Exchange, Queue
 
 from ..support.acl import KUE, kue_shop_rule, patterns, user
 from ..support.brokers import finish, script
@@ -230,3 +230,16 @@ def test_what_a_closed_connection_leaves_behind_is_bounded(broker):
     own = [key for key in broker.server.client().keys("ferryman:*") if b":publisher:" not in key]
     assert len(own) <= 1, own
     assert before == 0
+
+
+def test_a_publish_through_an_exchange_takes_two_round_trips(broker):
+    """One asks whether the bindings still stand, ferryman's and the other system's own; the other one stores the job."""
+    shop = Exchange("shop", "direct")
+    with proxy(broker.server) as between, broker.connection(between) as connection:
+        Queue(QUEUE, shop, routing_key=QUEUE)(connection.default_channel).declare()
+        for n in range(3):
+            between.cut(None)
+            publish(connection, [{"n": n}], exchange=shop, headers={"id": f"id-{n}"})
+            trips = between.round_trips
+    assert trips == 2
+    assert broker.size().waiting == 3

@@ -80,7 +80,7 @@ class JobMessages:
         if self.family.carries_messages:
             return NewJob(
                 queue,
-                _dump(payload_of_message(found)),
+                _dump_ascii(payload_of_message(found, queue, priority)),
                 name=found.headers.get("task"),
                 priority=priority,
                 delay_ms=_delay_ms(publication) if self.family.can_delay else 0,
@@ -344,6 +344,14 @@ def _dump(value: Any) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but JSON can escape it
         return json.dumps(value, separators=(",", ":"), default=encode_kombu_type).encode("ascii")
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the message is no plain JSON data: {error}") from error
+
+
+def _dump_ascii(value: Any) -> bytes:
+    """JSON as Python writes it."""
+    try:
+        return json.dumps(value, default=encode_kombu_type).encode("ascii")
     except (TypeError, ValueError) as error:
         raise UsageError(f"the message is no plain JSON data: {error}") from error
 

@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 from ...schema.errors import MalformedValue
 from ...schema.live import ForeignDelivery
@@ -21,11 +22,18 @@ CONSUMER = "ferryman_consumer"
 """Property: the consumer that holds the job; whoever ends it says so."""
 
 
-def payload_of_message(found: Content) -> dict[str, Any]:
-    """The payload that a message becomes. Nothing of an earlier delivery goes with it."""
+def payload_of_message(found: Content, queue: str, priority: float | None) -> dict[str, Any]:
+    """The payload that a message becomes, complete as kombu writes it. Nothing of an earlier delivery goes with it."""
     headers = {name: value for name, value in found.headers.items() if name != HEADER}
+    properties = {name: value for name, value in found.properties.items() if name != CONSUMER}
+    info = properties.get("delivery_info") or {}
     # Each queue's copy gets a delivery tag of its own: by that alone the system tells apart what consumers have.
-    properties = {name: value for name, value in found.properties.items() if name not in (CONSUMER, "delivery_tag")}
+    properties |= {
+        "delivery_tag": str(uuid4()),
+        "delivery_info": {**info, "exchange": "", "routing_key": queue},
+    }
+    if priority is not None or "priority" not in properties:
+        properties["priority"] = int(priority or 0)
     return {
         "body": base64.b64encode(found.body).decode("ascii"),
         "content-encoding": found.content_encoding,

@@ -110,8 +110,12 @@ class Sender:
                 routed.setdefault(message.exchange, []).append(message)
         unroutable = self._send_unrouted(direct, broadcasts) if direct or broadcasts else []
         for exchange, those in routed.items():
-            left = self._send_routed(exchange, those)
-            unroutable += left if session.foreign is None else self._send_bound(session.foreign, exchange, those, left)
+            if session.foreign is None:
+                unroutable += self._send_routed(exchange, those)[0]
+                continue
+            asked = session.foreign.queues_bound(exchange, {message.routing_key for message in those})
+            left, answers = self._send_routed(exchange, those, list(asked.values()))
+            unroutable += self._send_bound(exchange, those, left, dict(zip(asked, answers, strict=True)))
         return unroutable
 
     def _target(self, queue: str, message: OutgoingMessage) -> str:
@@ -135,10 +139,12 @@ class Sender:
         frame, is_repeated = message.publication.message, message.is_repeated
         return self._session.exchanges.fanout_publish(message.exchange, frame, FANOUT_MAXLEN, is_repeated)
 
-    def _send_routed(self, exchange: str, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
+    def _send_routed(
+        self, exchange: str, messages: Sequence[OutgoingMessage], others: Sequence[AnyCall] = ()
+    ) -> tuple[list[OutgoingMessage], list[Any]]:
         """Publishes by the cached bindings and checks them in the same round trip, until they are the current ones.
 
-        Gives the messages that no queue has taken.
+        Gives the messages that no queue has taken, and the results of other calls, which go along.
         """
         session = self._session
         table = session.routes.table(exchange)
@@ -151,7 +157,7 @@ class Sender:
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
             batches = [QueueBatch(queue, those, table.routes[str(queue)]) for queue, those in wanted.items()]
-            results, (version,) = self._send_batches(batches, [session.exchanges.version(exchange)])
+            results, (version, *answers) = self._send_batches(batches, [session.exchanges.version(exchange), *others])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
                 if self._is_stored(queue, result):
                     stored.update((queue, publication.id) for publication in those)
@@ -161,16 +167,19 @@ class Sender:
         if any(result.status == "missing" for result in results):
             session.routes.forget(exchange)
         arrived = {job_id for _, job_id in stored}
-        return [message for message in messages if message.publication.id not in arrived]
+        return [message for message in messages if message.publication.id not in arrived], answers
 
     def _send_bound(
-        self, foreign: ForeignKeyspace, exchange: str, messages: Sequence[OutgoingMessage], left: list[OutgoingMessage]
+        self,
+        exchange: str,
+        messages: Sequence[OutgoingMessage],
+        left: list[OutgoingMessage],
+        bound: Mapping[str, Sequence[str]],
     ) -> list[OutgoingMessage]:
         """Publishes to queues that only the other system has bound to the exchange. Gives those that no queue has taken.
 
-        ``left``: those that no queue bound by ferryman has.
+        ``left``: those that no queue bound by ferryman has. ``bound``: for each routing key the other system's own queues.
         """
-        bound = foreign.queues_bound(exchange, {message.routing_key for message in messages})
         if not any(bound.values()):
             return left
         table = self._session.routes.table(exchange)
@@ -208,9 +217,13 @@ class Sender:
         """The same where some batches become jobs of another system; first those of ferryman's own."""
         theirs = {at: batch for at, batch in enumerate(batches) if type(batch.queue) is ForeignQueue}
         puts = {at: foreign.puts(batch.queue, batch.publications) for at, batch in theirs.items()}
-        stale = self._stale(theirs)
         native = [at for at in range(len(batches)) if at not in theirs]
-        published, replies = self._send_batches([batches[at] for at in native], others)
+        # The other system's queues know nothing of our bindings, so what is to go there waits until these are known to stand.
+        routed = {at: batch for at, batch in theirs.items() if batch.routes is not None}
+        versions = [self._session.scripts.routes(str(batch.queue)) for batch in routed.values()]
+        published, answers = self._send_batches([batches[at] for at in native], [*others, *versions])
+        replies, found = answers[: len(others)], answers[len(others) :]
+        stale = {at for (at, batch), version in zip(routed.items(), found, strict=True) if version != batch.routes}
         results = dict(zip(native, published, strict=True))
         sent: list[AnyCall] = [call for at, calls in puts.items() if at not in stale for call in calls]
         # Who looks for tasks in all queues is to find them in those as well that nobody has declared.
@@ -219,12 +232,6 @@ class Sender:
         for at, batch in theirs.items():
             results[at] = Published("stale" if at in stale else "stored", (True,) * len(batch.publications))
         return [results[at] for at in range(len(batches))], replies
-
-    def _stale(self, theirs: Mapping[int, QueueBatch]) -> set[int]:
-        """Those whose queue has lost a binding since its routes were read; the other system's queue itself knows of none."""
-        routed = {at: batch for at, batch in theirs.items() if batch.routes is not None}
-        sizes = self._session.link.run_all([self._session.scripts.size(str(batch.queue)) for batch in routed.values()])
-        return {at for (at, batch), size in zip(routed.items(), sizes, strict=True) if size.routes != batch.routes}
 
     def _listing(self, queue: str) -> Command[int]:
         """Notes that there is such a queue."""

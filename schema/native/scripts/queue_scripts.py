@@ -350,6 +350,10 @@ class QueueScripts:
             ("LRANGE", self.keys(queue).slots(minutes), -_positive(limit), -1), partial(history.slots, minutes=minutes)
         )
 
+    def routes(self, queue: str) -> Command[int]:
+        """The version of a queue's routes, as ``Size.routes``."""
+        return Command(("HGET", self.keys(queue).meta, "routes"), lambda reply: int(reply or 0))
+
     def upcoming(self, queue: str, limit: int) -> Command[list[tuple[str, int]]]:
         """The next scheduled jobs with their due times, ms, the next one first."""
         return Command(("ZRANGE", self.keys(queue).scheduled, 0, _positive(limit) - 1, "WITHSCORES"), results.upcoming)
