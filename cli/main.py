@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "backlog": "Print how many messages want a worker or have one, for autoscalers.",
     "history": "Show a queue's rates, depths, waits and run times over time.",
     "metrics": "Show the numbers of queues as Prometheus metrics, once or by HTTP.",
+    "top": "Watch queues in a terminal: what waits, runs and is dead, how old, how fast.",
     "ui": "Serve a web page with queues, jobs, dead letters, consumers and findings; with --write, actions.",
     "pause": "Pause queues: nothing is taken from them until they are resumed.",
     "resume": "Resume queues that were paused.",

@@ -118,11 +118,12 @@ def _from_scripts(broker: Broker, chosen: tuple[str, ...]) -> dict[str, Numbers 
             if isinstance(size, Exception) or isinstance(counters, Exception):
                 found[name] = size if isinstance(size, Exception) else counters
             elif size.exists:
-                found[name] = _of_size(size, counters)
+                found[name] = of_size(size, counters)
     return found
 
 
-def _of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
+def of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
+    """The numbers of a queue from what its script has told."""
     states = {
         State.WAITING: size.waiting,
         State.SCHEDULED: size.scheduled,

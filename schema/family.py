@@ -201,6 +201,10 @@ class KeyFamily(ABC):
         """The queues that the keyspace itself lists, those without a job too. Nothing where a family has no such list."""
         return keyspace.totals.names.get("queues", ())
 
+    def queue_list(self, prefix: str) -> Command | None:
+        """The command whose reply lists the names of the queues; None where the family has no such key."""
+        return None
+
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
         """How many live consumers each queue has; None where the family's keys don't tell."""
         return None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...schema.fact import Subject
-from ...schema.family import KeyFamily, Keyspace
+from ...schema.family import Command, KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.job_index import JobIndex
 from ...schema.keys import glob_escape
@@ -94,6 +94,9 @@ class Kue(KeyFamily):
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
+
+    def queue_list(self, prefix: str) -> Command:
+        return ("SMEMBERS", layout(prefix).key("types"))
 
     def configured(self, settings: Mapping[str, Any]) -> Kue:
         return Kue(era_of(settings["version"]) if "version" in settings else None)

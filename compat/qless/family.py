@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...schema.family import KeyFamily
+from ...schema.family import Command, KeyFamily
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
@@ -73,6 +73,9 @@ class Qless(KeyFamily):
         from .live import QlessLive  # loaded where jobs are taken, and not for who only reads them
 
         return QlessLive(prefix, side_prefix, self.core)
+
+    def queue_list(self, prefix: str) -> Command:
+        return ("ZRANGE", f"{prefix}:queues", 0, -1)
 
     def steering(self, prefix: str) -> QlessSteering:
         from .steering import QlessSteering  # and this where somebody steers

@@ -18,6 +18,7 @@ COMMANDS = [
     "verify",
     "jobs",
     "queues",
+    "top",
     "backlog",
     "metrics",
     "dead",
