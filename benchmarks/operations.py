@@ -3,8 +3,10 @@
     python -m benchmarks.operations --jobs 1000000
 
 For each family whose indexes tell: the numbers of all queues, the first jobs, and a page from the other end of a queue, with the
-commands that the server ran for it. Exit status 1 when a target is missed. Starts its own server on a free port and stops it. Run
-from the repository, with the extra ``dev`` installed.
+commands that the server ran for it. Then actions on all that match, and how long another client waits meanwhile.
+
+Exit status 1 when a target is missed. Starts its own server on a free port and stops it. Run from the repository, with the extra
+``dev`` installed.
 """
 
 from __future__ import annotations
@@ -14,19 +16,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 import redis
 from attrs import frozen
 from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
+from ferryman.operations.steering import open_steering
 from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
+from ferryman.schema.job import State
+from ferryman.schema.native import codec
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
+from ferryman.schema.steering import Action, JobFilter, Value
 
 from tests.support.servers import installed_servers
 
 FAMILIES = ("ferryman", "kue")
 QUEUES_SECONDS, JOBS_SECONDS = 1.0, 0.5
 PROGRAM = (sys.executable, "-m", "ferryman.cli")
+
+BULK_SECONDS, BULK_P99_MS = 5.0, 5.0
 
 
 @frozen
@@ -41,13 +54,15 @@ class Row:
 
 @click.command()
 @click.option("--jobs", default=1_000_000, show_default=True)
+@click.option("--bulk", default=100_000, show_default=True, help="Jobs of each action on all that match.")
 @click.option("--repeat", default=3, show_default=True, help="How often each command runs; the median counts.")
-def main(jobs: int, repeat: int) -> None:
+@click.option("--only", type=click.Choice(["reads", "bulk"]), help="Only these.")
+def main(jobs: int, bulk: int, repeat: int, only: str | None) -> None:
     """Measures each command on each family."""
     missed = False
     with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as server:
         client = server.client()
-        for family in FAMILIES:
+        for family in FAMILIES if only != "bulk" else ():
             client.flushall()
             url = server.url(family=family)
             generate_keyspace(Address.parse(url), KeyspaceSpec(jobs, 1, round(time.time() * 1000)))
@@ -57,7 +72,163 @@ def main(jobs: int, repeat: int) -> None:
                 met = "yes" if seconds <= row.limit else "NO"
                 missed |= met == "NO"
                 click.echo(f"{' '.join(row.words):64} {seconds:6.2f} s ≤ {row.limit} {met:3} {commands:7,} commands")
+        if only != "reads":
+            missed |= _bulk(client, server.url(), bulk)
     sys.exit(missed)
+
+
+def _bulk(client: redis.Redis, url: str, jobs: int) -> bool:
+    """Actions on all that match, one after the other on the same jobs. Whether one missed a target."""
+    click.echo(f"\n{jobs:,} jobs by a filter; GET of another client meanwhile")
+    client.flushall()
+    missed = False
+    with open_steering(Address.parse(url)) as steering:
+        _publish(client, jobs)
+        click.echo(f"{'nothing':44} {_watched(client, lambda: time.sleep(2.0))}")
+        for action, state, chosen, value in _actions():
+            if action is Action.PROMOTE:
+                steering.drain(QUEUE)
+                _publish(client, jobs, due_ms=2**42)
+            if action is Action.REQUEUE:
+                _bury(client)
+            found = _watched(client, partial(steering.act_on_matching, action, QUEUE, state, chosen, value))
+            met = found.seconds <= BULK_SECONDS and found.p99 <= BULK_P99_MS
+            missed |= not met
+            click.echo(f"{f'{action} {state}: {_words(chosen)}':44} {found} {'yes' if met else 'NO'}")
+    return missed
+
+
+QUEUE, OTHER = "mail", "bulk"
+SCRIPTS = QueueScripts()
+
+
+def _actions() -> tuple[tuple[Action, State, JobFilter, Value], ...]:
+    by_task = JobFilter(task="shop.send")
+    return (
+        (Action.DELETE, State.WAITING, JobFilter(text=b"nowhere"), None),
+        (Action.REPRIORITISE, State.WAITING, by_task, 7),
+        (Action.PROMOTE, State.SCHEDULED, by_task, None),
+        (Action.EDIT, State.WAITING, by_task, b'[["bob@example.org"],{},{}]'),
+        (Action.REQUEUE, State.FAILED, JobFilter(reason="Timeout"), None),
+        (Action.MOVE, State.WAITING, by_task, OTHER),
+        (Action.PROMOTE, State.SCHEDULED, JobFilter(text=b"example.org"), None),
+        (Action.CANCEL, State.WAITING, JobFilter(text=b"example.org"), None),
+    )
+
+
+def _words(chosen: JobFilter) -> str:
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.to_dict().items())
+
+
+def _publish(client: redis.Redis, jobs: int, due_ms: int | None = None) -> None:
+    for queue in (QUEUE, OTHER):
+        run(client, SCRIPTS.declare(queue, {}))
+    for first in range(0, jobs, 1000):
+        batch = [Publication(f"{first + n}", _message(first + n), n % 3, due_ms) for n in range(1000)]
+        run(client, SCRIPTS.publish(QUEUE, "bench", batch))
+
+
+def _message(number: int) -> bytes:
+    """As Celery makes them."""
+    task = f"0b1c6f0e-51d5-4d9a-9be1-{number:012d}"
+    headers = {
+        "lang": "py",
+        "task": "shop.send",
+        "id": task,
+        "root_id": task,
+        "parent_id": None,
+        "group": None,
+        "retries": 0,
+        "eta": "2100-01-01T00:00:00+00:00",
+        "expires": None,
+        "timelimit": [None, None],
+        "argsrepr": "('ann@example.org',)",
+        "kwargsrepr": "{}",
+        "origin": "gen1@host",
+        "ignore_result": False,
+        "replaced_task_nesting": 0,
+        "stamps": {},
+    }
+    properties = {
+        "correlation_id": task,
+        "reply_to": task,
+        "delivery_mode": 2,
+        "priority": 0,
+        "delivery_tag": task,
+        "delivery_info": {"exchange": "", "routing_key": QUEUE},
+    }
+    head = {"content-type": "application/json", "content-encoding": "utf-8", "headers": headers, "properties": properties}
+    options = b'{"callbacks":null,"errbacks":null,"chain":null,"chord":null}'
+    return codec.encode(head, b'[["ann@example.org", %d], {}, %s]' % (number, options))
+
+
+def _bury(client: redis.Redis) -> None:
+    while jobs := run(client, SCRIPTS.take(QUEUE, "bench", 1000, 3_600_000)).jobs:
+        with client.pipeline(transaction=False) as pipeline:
+            for job in jobs:
+                pipeline.execute_command(*SCRIPTS.reject(QUEUE, "bench", job.id, "rejected", "Timeout: no answer").eval())
+            pipeline.execute()
+
+
+@frozen
+class Watched:
+    """What an action has cost."""
+
+    seconds: float
+    waits: list[float]
+    """The ms for which another process waited for each of its replies meanwhile, in order."""
+    commands: int
+    cpu: float
+    """Seconds for which the server has worked."""
+
+    @property
+    def p99(self) -> float:
+        """The ms that 99 of 100 of those were below."""
+        return self.waits[int(len(self.waits) * 0.99)]
+
+    def __str__(self) -> str:
+        meanwhile = f"p50 {self.waits[len(self.waits) // 2]:.2f}, p99 {self.p99:.2f}, longest {self.waits[-1]:.1f} ms"
+        return f"{self.seconds:6.2f} s {self.commands:9,} commands {self.cpu:5.2f} s of CPU   {meanwhile}"
+
+
+def _cpu(client: redis.Redis) -> float:
+    info = client.info("cpu")
+    return float(info["used_cpu_sys"]) + float(info["used_cpu_user"])
+
+
+def _watched(client: redis.Redis, act: Callable[[], object]) -> Watched:
+    at = client.connection_pool.connection_kwargs
+    with subprocess.Popen(
+        [sys.executable, "-c", PROBE, str(at["port"])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as probe:
+        assert probe.stdin is not None
+        assert probe.stdout is not None
+        probe.stdout.readline()
+        client.config_resetstat()
+        cpu = _cpu(client)
+        started = time.perf_counter()
+        act()
+        seconds = time.perf_counter() - started
+        cpu = _cpu(client) - cpu
+        calls = {name: stats["calls"] for name, stats in client.info("commandstats").items()}
+        probe.stdin.close()
+        waits = json.loads(probe.stdout.read())
+    return Watched(seconds, waits, sum(calls.values()) - calls.get("cmdstat_get", 0), cpu)
+
+
+PROBE = """
+import json, select, sys, time, redis
+client = redis.Redis(port=int(sys.argv[1]))
+waits = []
+client.get("x")
+print(flush=True)
+while not select.select([sys.stdin], [], [], 0.0005)[0]:
+    started = time.perf_counter()
+    client.get("x")
+    waits.append((time.perf_counter() - started) * 1000)
+print(json.dumps(sorted(waits)))
+"""
+"""Another client: asks some 1,000 times a second."""
 
 
 def _rows(family: str, queue: str) -> tuple[Row, ...]:

@@ -36,6 +36,8 @@ from .broker import open_link
 
 PAGE = 200
 """Jobs that one round trip acts on, where each is acted on by itself."""
+SETTLED = 100
+"""Jobs on the way to another queue, of which a bulk action does not let there be many more."""
 BREATH = 0.0002
 """Seconds between the steps of a bulk action, in which the server is others'."""
 DRAINED = (State.WAITING, State.SCHEDULED)
@@ -211,13 +213,15 @@ class Controls:
     ) -> Bulk:
         self._begin(action, queue, value, dry_run)
         cursor: str | None = None
+        settled = found.done
         while True:
             call = self.steering.act_on_matching(action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run)
             if call is None:
                 return self._page_by_page(action, queue, state, chosen, value, dry_run, progress, found)
             step: BulkStep = self.link.run(call)
             found = found.plus(step)
-            if action is Action.MOVE and not dry_run:
+            if action is Action.MOVE and not dry_run and (found.done - settled >= SETTLED or step.next is None):
+                settled = found.done
                 refused = sum(outcome != "done" for outcome in self._settle(queue).values())
                 found = evolve(found, done=found.done - refused, left=found.left + refused)
                 if refused:

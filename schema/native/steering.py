@@ -29,7 +29,7 @@ from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, check_p
 
 STEP_MICROSECONDS = 1000
 """For how long one step of a bulk action goes on looking at more jobs: others wait meanwhile."""
-MAX_MOVES = 200
+MAX_MOVES = 100
 """Jobs that go to other queues at once."""
 MOVES_REMEMBERED_MS = 7 * 86_400_000
 """For how long a queue knows what has come from another one: a move that was cut off can be ended so long."""

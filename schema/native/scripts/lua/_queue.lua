@@ -373,8 +373,8 @@ end
 -- the moves, for a client to bring to another queue. The number tells the queues there what they have already. It begins at the
 -- time, so that a deleted queue's numbers never come again.
 local function add_to_outgoing(outgoing, now, id)
-  local number = math.max((tonumber(call('HGET', META, 'posted') or nil) or 0) + 1, now * 100)
-  call('HSET', META, 'posted', string.format('%.0f', number))
+  local number = math.max((tonumber(queue.posted or call('HGET', META, 'posted') or nil) or 0) + 1, now * 100)
+  set_meta('posted', string.format('%.0f', number))
   call('ZADD', outgoing, string.format('%.0f', number), id)
 end
 

@@ -23,9 +23,20 @@ local function end_of_value(json, first)
   return at or #json
 end
 
+-- The head that was decoded last: several look at the same.
+local last_head, last_found
+
+local function decoded(head)
+  if head ~= last_head then
+    local fine, found = pcall(cjson.decode, head)
+    last_head, last_found = head, fine and type(found) == 'table' and found or nil
+  end
+  return last_found
+end
+
 local function headers_of(head)
-  local fine, found = pcall(cjson.decode, head)
-  return fine and type(found) == 'table' and type(found.headers) == 'table' and found.headers or {}
+  local found = decoded(head)
+  return found and type(found.headers) == 'table' and found.headers or {}
 end
 
 -- A message's head in which a header that it has, a text or a number, is another JSON value. Nothing else changes: cjson would not
@@ -60,8 +71,8 @@ end
 
 -- What an edited payload must be for a message to stay deliverable. Returns the head that fits it.
 local function edited_head(id, head, kind, argsrepr, kwargsrepr)
-  local fine, found = pcall(cjson.decode, head)
-  if not fine or type(found) ~= 'table' then
+  local found = decoded(head)
+  if not found then
     refuse('refused', 'job ' .. id .. ' has a head that is no JSON; it can only be deleted')
   end
   local content, encoding = found['content-type'], found['content-encoding']
@@ -143,20 +154,19 @@ local function send_away(now, id, role, place, target)
   if not has_message(id) then
     return 'refused'
   end
-  if role == 'waiting' then
-    account({id}, -1)
-    call('HSET', JOB .. id, 'score', call('ZSCORE', WAITING, id))
-  elseif role == 'scheduled' then
-    call('HSET', JOB .. id, 'due_at', call('ZSCORE', SCHEDULED, id))
-  end
   add_to_outgoing(MOVES, now, id)
-  call('HSET', JOB .. id, 'moved_to', target, 'moved_from', role)
   if role == 'dead' then
+    call('HSET', JOB .. id, 'moved_to', target, 'moved_from', role)
     call('ZREM', OUTBOX, id)
     return 'done'
   end
+  if role == 'waiting' then
+    account({id}, -1)
+  end
+  local field = role == 'waiting' and 'score' or 'due_at'
   call('ZADD', DEAD, now, id)
-  call('HSET', JOB .. id, 'reason', 'moved', 'error', 'on the way to queue ' .. target)
+  call('HSET', JOB .. id, field, call('ZSCORE', place, id), 'moved_to', target, 'moved_from', role,
+    'reason', 'moved', 'error', 'on the way to queue ' .. target)
   if queue.unique then
     release_unique(id)
   end

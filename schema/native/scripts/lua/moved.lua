@@ -20,8 +20,8 @@ return reply_of(function()
     end
   end
   delete_jobs(ended)
-  for _, id in ipairs(ended) do
-    remove_dead(id)
+  for _, key in ipairs({OUTBOX, MOVES, DEAD}) do
+    in_slices('ZREM', key, ended)
   end
   count('moved', #ended)
   finish(now)
