@@ -13,6 +13,7 @@ from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.job import State
 from ...schema.text import to_text
 from .failures import NotFound
+from .past import SPANS, past
 from .queuelist import QueueRow, scan
 from .queues import row_cells
 from .render import age, cell, number
@@ -31,6 +32,8 @@ def page(view: View) -> Response:
         states=list(State),
         arguments=_arguments(view, name),
         possible=possible(view),
+        past=None if row.numbers is None else past(view, name),
+        spans=list(SPANS),
         is_paused=row.numbers is not None and bool(row.numbers.is_paused),
     )
 

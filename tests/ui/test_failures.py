@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -148,3 +150,30 @@ def test_an_audit_of_nothing_says_what_is_there_instead(page: WebPage) -> None:
     look = page.app.state.shared.background.look(("audit", "ferryman", "ferryman"), lambda _look: None)
     look.wait(30)
     assert "no ferryman keys" in page.text("/audit")
+
+
+def _documented_rights() -> list[str]:
+    """The rule in docs/ui.md, from what follows the password."""
+    text = (Path(__file__).parents[2] / "docs" / "ui.md").read_text("utf-8")
+    found = re.search(r"ACL SETUSER pages on >secret ((?:.*\\\n)*.*)\n", text)
+    assert found is not None
+    return found[1].replace("\\\n", " ").split()
+
+
+@pytest.mark.parametrize("name", ["ferryman", "kue"])
+def test_the_documented_rights_are_enough_for_every_page(server: Server, client: redis.Redis, name: str) -> None:
+    family = get_family(name)
+    store(client, family, family.default_prefix, list(family.generate(60, 1, NOW)), NOW)
+    client.execute_command("ACL", "SETUSER", "pages", "reset", "on", ">secret", *_documented_rights())
+    try:
+        with web_page(server.url(family=name).replace("://", "://pages:secret@")) as page:
+            queues = page.text("/queues")
+            links = [html.unescape(each) for each in re.findall(r'href="(/(?:queue|jobs)\?[^"]+)"', queues)][:8]
+            assert links
+            for path in ("/", "/dead", "/consumers", "/migrations", "/audit", *links):
+                text = page.text(path)
+                assert "may not" not in text, path
+                for job in re.findall(r'href="(/job\?[^"]+)"', text)[:1]:
+                    assert "Payload" in page.text(html.unescape(job))
+    finally:
+        client.execute_command("ACL", "DELUSER", "pages")

@@ -14,9 +14,11 @@ import redis
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.testing.keyspaces import store
+from kombu import Connection
 
 from ..support.families import GENERATING
 from ..support.mending import NOW
+from ..support.servers import Server
 from ..support.webpage import WebPage
 
 PAGES = ("/", "/queues", "/jobs", "/dead", "/consumers", "/audit", "/migrations", "/log")
@@ -225,3 +227,19 @@ def test_large_records_of_other_systems_are_left_out_as_well(page: WebPage, clie
     job = next(job for job in jobs if re.split("[:-]", key.decode(), maxsplit=2)[-1] == job.id)
     story = page.text("/job", family=name, prefix=family.default_prefix, queue=job.queue, id=job.id)
     assert "5.0 MB: too much for a page" in story
+
+
+def test_the_history_of_a_queue_is_drawn_and_told_in_numbers(page: WebPage, server: Server) -> None:
+    with Connection(server.url()) as connection:
+        queue = connection.SimpleQueue("mail")
+        for number in range(3):
+            queue.put({"number": number})
+        queue.get(timeout=5).ack()
+        queue.close()
+    text = page.text("/queue", queue="mail")
+    for title in ("Depth", "Throughput, jobs a minute", "Waits", "Runs"):
+        assert f"<strong>{title}</strong>" in text
+    assert "of 1 jobs" in text
+    assert text.count('<svg class="chart"') == 4
+    assert page.text("/queue", queue="mail", span="14 days").count('<svg class="chart"') == 4
+    assert page.get("/queue", queue="mail", span="a year").status_code == 400
