@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from ..schema.connection.address import Address
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client
 from ..schema.connection.permission import is_forbidden
 from ..schema.errors import ServerError, UsageError
 from ..schema.job import Job, State
 from ..schema.rule import Finding
-from . import journal
+from . import journal, probes
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .engine.carrier import Carrier
 from .engine.memory_engine import MemoryEngine
@@ -104,11 +105,16 @@ def has_columnar() -> bool:
 
 
 def _is_small(address: Address, times: int) -> bool:
-    """Whether it is, as far as one may ask: a user without the right to ``DBSIZE`` has every keyspace carried in this process."""
+    """Whether it is, or must be carried as if it were: one may not ask for its size, or not read it in parts (docs/access.md)."""
     try:
         with open_source(address) as source:
-            return source.size() <= times * SMALL_KEYS and source.memory() <= times * SMALL_BYTES
+            if source.size() <= times * SMALL_KEYS and source.memory() <= times * SMALL_BYTES:
+                return True
+        if address.kind not in (Kind.RDB, Kind.CLUSTER):
+            with open_client(address) as client:
+                probes.must_read_in_parts(client, address.key_family.globs(address.prefix)[0])
     except ServerError as error:
         if is_forbidden(error):
             return True
         raise
+    return False

@@ -56,6 +56,19 @@ def _database(client: redis.Redis) -> str:
     return f"db{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
+def must_read_in_parts(client: redis.Redis, glob: str) -> None:
+    """Asks about a key by the commands that read a large keyspace in parts. Raises NoPermissionError for one not allowed."""
+    key = glob.replace("*", "")
+    commands = [("DBSIZE",), ("HRANDFIELD", key, 1), *((name, key) for name in ("HLEN", "HGETALL", "LLEN", "SCARD", "ZCARD"))]
+    with client.pipeline(transaction=False) as pipe:
+        for command in commands:
+            pipe.execute_command(*command)
+        replies = pipe.execute(raise_on_error=False)
+    for reply in replies:
+        if isinstance(reply, redis.exceptions.NoPermissionError):  # it may be there, of another type
+            raise reply
+
+
 def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | None:
     """A key of the keyspace that speaks of a job or makes no sense; None if it is free for a migration.
 

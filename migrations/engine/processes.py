@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -189,7 +190,10 @@ def _pool(task: Task, phase: str, size: int, memory: int) -> Iterator[_Pool]:
     def make() -> _Worker:
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(task, phase, theirs, (ours, kept), watched, memory), daemon=True)
-        process.start()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of other threads, whose locks stay locked in the new process: here they only draw progress.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
         theirs.close()
         return _Worker(process, ours, phase)
 

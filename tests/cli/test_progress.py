@@ -23,7 +23,8 @@ from ..support.command import PROGRAM
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000
-JOBS = 4000
+JOBS = 1500
+"""Few enough to be carried in one process, which tells of each batch of keys; others tell of parts."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
