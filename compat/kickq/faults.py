@@ -156,7 +156,8 @@ def _other_time(target: KickqFaultTarget) -> Iterator[Command]:
 
 
 def _limit_lost(target: KickqFaultTarget) -> Iterator[Command]:
-    if target.state not in FINISHED:
+    # Without the limit of a running job, its worker seems to be dead (KICKQ-18).
+    if target.state not in FINISHED and target.state is not State.ACTIVE:
         yield target.document(processTimeout="long")
 
 
