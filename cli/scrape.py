@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ..operations.numbers import Found, Numbers, look_with_unroutable
 from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
+from ..schema.native.scripts.history import BUCKETS, Histogram, bound_ms
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {
@@ -127,6 +129,17 @@ def metrics(found: Found) -> list[Metric]:
     outbox = GaugeMetricFamily(
         "ferryman_queue_outbox_messages", "Dead letters on their way to the dead letter exchange", labels=["queue"]
     )
+    paused = GaugeMetricFamily(
+        "ferryman_queue_paused", "1 while nothing is taken from the queue until it is resumed", labels=["queue"]
+    )
+    waits = HistogramMetricFamily(
+        "ferryman_queue_wait_seconds",
+        "How long messages waited from their publish, or from their due time, to their first delivery",
+        labels=["queue"],
+    )
+    runs = HistogramMetricFamily(
+        "ferryman_queue_run_seconds", "How long consumers had the messages that they then acked or rejected", labels=["queue"]
+    )
     counters = {name: CounterMetricFamily(f"ferryman_queue_{name}", text, labels=["queue"]) for name, text in COUNTERS.items()}
     for queue, numbers in {_label(name): numbers for name, numbers in found.items()}.items():
         up.add_metric([queue], 0 if isinstance(numbers, Exception) else 1)
@@ -144,10 +157,15 @@ def metrics(found: Found) -> list[Metric]:
             consumers.add_metric([queue], numbers.consumers)
         if numbers.outbox is not None:
             outbox.add_metric([queue], numbers.outbox)
+        if numbers.is_paused is not None:
+            paused.add_metric([queue], numbers.is_paused)
+        if numbers.times is not None:
+            for family, histogram in ((waits, numbers.times.wait), (runs, numbers.times.run)):
+                family.add_metric([queue], _buckets(histogram), histogram.sum_ms / 1000)
         for name, number in numbers.counters.items():
             counters[name].add_metric([queue], number)
-    gauges = (up, backlog, waiting, latency, messages, ages, consumers, outbox)
-    return [each for each in (*gauges, *counters.values()) if each.samples]
+    gauges = (up, backlog, waiting, latency, messages, ages, consumers, outbox, paused)
+    return [each for each in (*gauges, waits, runs, *counters.values()) if each.samples]
 
 
 def exchange_metrics(dropped: Mapping[str, int]) -> list[Metric]:
@@ -170,6 +188,12 @@ def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:
         elif number or state not in RARE:
             found_by[state, ""] = number
     return found_by
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """How many took at most each bound, in seconds as Prometheus wants them."""
+    bounds = [*(repr(bound_ms(bucket) / 1000) for bucket in range(BUCKETS - 1)), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
 
 def _label(name: str) -> str:

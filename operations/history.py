@@ -147,8 +147,9 @@ def native_history(broker: Broker, queue: str, since_ms: int, until_ms: int, ste
     size, counters, times, opened, setting = link.run_all(asked)
     if not size.exists:
         raise UsageError(f"there is no queue {queue!r}")
-    # One slot earlier than what is asked for: its depths may have held until then.
-    limits = {minutes: min(kept, max(0, size.now - since_ms) // (minutes * MINUTE_MS) + 3) for minutes, kept in STEPS.items()}
+    # From two hours earlier on: depths of then may have held, and no longer slot reaches into what shorter ones tell.
+    span_ms = max(0, size.now - since_ms) + 2 * HOUR_MS
+    limits = {minutes: min(kept, span_ms // (minutes * MINUTE_MS) + 1) for minutes, kept in STEPS.items()}
     closed = link.run_all([scripts.slots(queue, minutes, limit) for minutes, limit in limits.items()])
     slots = [*merged(dict(zip(limits, closed, strict=True)), limits), *_open(opened, counters, times, size)]
     until_ms = max(since_ms + 1, min(until_ms, size.now + 1))

@@ -7,8 +7,9 @@ however many jobs there are. Only reads. Where a family's indexes don't tell, ev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..migrations.counting import count, is_countable
 from ..migrations.local import LocalEngine
@@ -17,6 +18,7 @@ from ..migrations.source import open_source
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
 from ..schema.native.scripts.exchange import Exchanges
+from ..schema.native.scripts.history import Times
 from ..schema.native.scripts.results import Size
 from .broker import Broker, open_broker
 
@@ -43,6 +45,8 @@ class Numbers:
     """What has happened since the queue was made; nothing in other systems."""
     is_paused: bool | None = None
     """Whether nothing is taken from it until it is resumed; None where the family knows no pauses, or they were not looked at."""
+    times: Times | None = None
+    """How long jobs have waited and run since the queue was made; None where nobody asked, or nobody knows."""
 
     def number(self, state: State) -> int:
         """The jobs in a state."""
@@ -92,12 +96,12 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
 def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exception], dict[str, int]]:
     """What ``look`` tells, and how many messages each exchange has dropped because no queue wanted them, over one connection.
 
-    No exchanges in other systems. Raises as ``look`` does.
+    With the times of ferryman's own queues. No exchanges in other systems. Raises as ``look`` does.
     """
     if address.family != DEFAULT_FAMILY or not is_brief(address):
         return look(address), {}
     with open_broker(address, **patience(address)) as broker:
-        found = _from_scripts(broker, ())
+        found = _from_scripts(broker, (), with_times=True)
         (dropped,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
     return found, {} if isinstance(dropped, Exception) else dict(dropped)  # a damaged counter hides no queue
 
@@ -107,18 +111,20 @@ def patience(address: Address) -> dict[str, float]:
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 
-def _from_scripts(broker: Broker, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
+def _from_scripts(broker: Broker, chosen: tuple[str, ...], *, with_times: bool = False) -> dict[str, Numbers | Exception]:
     found: dict[str, Numbers | Exception] = {}
-    names = broker.queues(chosen)
+    names, scripts = broker.queues(chosen), broker.scripts
     for first in range(0, len(names), CHUNK):
         chunk = names[first : first + CHUNK]
-        calls = [call for name in chunk for call in (broker.scripts.size(name, by_priority=True), broker.scripts.counters(name))]
+        calls: list[Any] = [call for name in chunk for call in (scripts.size(name, by_priority=True), scripts.counters(name))]
         outcomes = broker.link.outcomes(calls)
-        for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
+        times = broker.link.outcomes([scripts.times(name) for name in chunk]) if with_times else [None] * len(chunk)
+        for name, size, counters, time in zip(chunk, outcomes[::2], outcomes[1::2], times, strict=True):
             if isinstance(size, Exception) or isinstance(counters, Exception):
                 found[name] = size if isinstance(size, Exception) else counters
             elif size.exists:
-                found[name] = of_size(size, counters)
+                known = None if isinstance(time, Exception) else time  # damaged times hide no numbers
+                found[name] = evolve(of_size(size, counters), times=known)
     return found
 
 

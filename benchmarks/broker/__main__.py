@@ -15,6 +15,7 @@ from ..brokers import FERRYMAN, MEMORY, REDIS, Broker
 from ..server import REDIS as REDIS_SERVER
 from ..server import VALKEY, Server
 from .consume import COMMANDS, CONSUME
+from .history import HISTORY
 from .idle import IDLE
 from .latency import LATENCY
 from .lateness import LATENESS
@@ -32,6 +33,7 @@ MEASURES = (
     BATCH,
     CONSUME,
     COMMANDS,
+    HISTORY,
     *WORKERS,
     MEMORY_500,
     MEMORY_4096,

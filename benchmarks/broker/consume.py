@@ -21,7 +21,8 @@ TIMED = 3000
 COUNTED = 1000
 
 
-def _fill(broker: Broker, server: Server, count: int) -> None:
+def fill(broker: Broker, server: Server, count: int) -> None:
+    """Publishes that many messages."""
     message = task_message(BODY)
     with broker.connection(server) as connection, connection.Producer() as producer:
         producer.maybe_declare(QUEUE)
@@ -29,7 +30,7 @@ def _fill(broker: Broker, server: Server, count: int) -> None:
             message.publish(producer)
 
 
-def _consume(broker: Broker, server: Server, count: int) -> float:
+def consume(broker: Broker, server: Server, count: int) -> float:
     """Consumes and acks that many messages; gives the seconds."""
     left = count
 
@@ -48,14 +49,14 @@ def _consume(broker: Broker, server: Server, count: int) -> float:
 
 
 def _speed(broker: Broker, server: Server) -> tuple[float, ...]:
-    _fill(broker, server, TIMED)
-    return (TIMED / _consume(broker, server, TIMED),)
+    fill(broker, server, TIMED)
+    return (TIMED / consume(broker, server, TIMED),)
 
 
 def _commands(broker: Broker, server: Server) -> tuple[float, ...]:
-    _fill(broker, server, COUNTED)
+    fill(broker, server, COUNTED)
     with CommandCount(server) as counted:
-        _consume(broker, server, COUNTED)
+        consume(broker, server, COUNTED)
     return (counted.total / COUNTED,)
 
 

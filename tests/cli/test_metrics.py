@@ -73,7 +73,7 @@ def test_every_metric_stands_in_the_docs(server: Server, client: redis.Redis) ->
     declare(client, "mail")
     publish(client, "mail", range(1, 3))
     page = BROKER.read_text(encoding="utf-8")
-    names = {key[0] for key in once(server)}
+    names = {re.sub("_(bucket|count|sum)$", "", key[0]) for key in once(server)}
     assert [name for name in names if not name.endswith("_total") and f"`{name}" not in page] == []
     (counters,) = re.findall(r"^\| `ferryman_queue_…_total\{queue\}` \| counters: (.*?) \|$", page, re.MULTILINE)
     assert counters.split(", ") == list(COUNTERS)

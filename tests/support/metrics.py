@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 Samples = dict[tuple[str, ...], float]
-"""Name, exchange, queue, state and priority, as far as there are any -> value."""
+"""Name, exchange, queue, state, priority and bound, as far as there are any -> value."""
 
 
 def samples(text: str) -> Samples:
@@ -15,7 +15,7 @@ def samples(text: str) -> Samples:
         for sample in family.samples:
             key = (
                 sample.name,
-                *(sample.labels[name] for name in ("exchange", "queue", "state", "priority") if name in sample.labels),
+                *(sample.labels[name] for name in ("exchange", "queue", "state", "priority", "le") if name in sample.labels),
             )
             assert key not in found
             found[key] = sample.value
