@@ -190,6 +190,7 @@ return reply_of(function()
     if not queue.schema then
       create_queue(now, ARGV[3])
     end
+    call('HINCRBY', META, 'sequence', 0) -- first of all a write that needs memory: a full server is to refuse it (rule 2)
     sample(now)
     if BATCH then
       replace_dead(fresh)

@@ -89,6 +89,7 @@ return reply_of(function()
       create_queue(now, ARGV[2])
       mark_declared()
     end
+    call('HINCRBY', META, 'sequence', 0) -- first of all a write that needs memory: a full server is to refuse it (rule 2)
     sample(now)
     store(jobs)
     call('SET', MEMORY, highest, 'PX', ARGV[3])

@@ -81,7 +81,7 @@ local function select_jobs(now)
   local chosen, refused, waits = {}, {}, {}
   local from, used, freed = 0, 0, 0
   if queue.paused then
-    return chosen, refused, used, false
+    return chosen, refused, used, false, waits
   end
   while #chosen < room and #refused < MAX_PER_CALL do
     local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
