@@ -9,6 +9,7 @@ from attrs import frozen
 
 from ...schema.connection.permission import is_forbidden
 from ...schema.errors import FerrymanError, KeyspaceNotFound, ServerError, UsageError
+from .records import NotRecorded
 
 AGAIN_S = 5
 """After so many seconds a page of a server that is away looks again."""
@@ -49,6 +50,8 @@ def failure(error: BaseException) -> Failure:
     match error:
         case NotFound() | KeyspaceNotFound():
             return Failure(404, "Not there", text)
+        case NotRecorded():
+            return Failure(500, "Done, but not recorded", text)
         case NotAllowed():
             return Failure(403, "Not allowed", text)
         case UsageError():

@@ -119,7 +119,9 @@ def _from_snapshot(
     look: Look[Snapshot], fitting: Sequence[str], known: int, text: str, order: str, start: int, number: int
 ) -> QueueList:
     """Those of many queues that fit, as a look in the background has seen them; without numbers while it is the first one."""
-    rows = look.found.ordered(order) if look.found else [_row(name, None) for name in fitting]
+    if look.found is None:
+        return QueueList([_row(name, None) for name in fitting[start : start + number]], len(fitting), known, look)
+    rows = look.found.ordered(order)
     wanted = set(fitting) if text else None
     fit = rows if wanted is None else [row for row in rows if row.name in wanted]
     return QueueList(fit[start : start + number], len(fitting), known, look)

@@ -9,8 +9,13 @@ import click
 from attrs import define, field
 
 from ...operations.actions import ActionRecord, JsonLines, Sink
+from ...schema.errors import FerrymanError
 
 MOST_REMEMBERED = 200
+
+
+class NotRecorded(FerrymanError):
+    """An action has happened, and the audit log does not have it."""
 
 
 @define(eq=False)
@@ -24,7 +29,7 @@ class ActionLog:
     @property
     def sinks(self) -> tuple[Sink, ...]:
         """What keeps a record."""
-        return (self._remember, self.file or _to_stderr)
+        return (self._remember, _to_stderr if self.file is None else self._to_file)
 
     def last(self) -> list[ActionRecord]:
         """The last actions, the latest first."""
@@ -32,6 +37,16 @@ class ActionLog:
             return self.file.last(MOST_REMEMBERED)
         with self._lock:
             return list(reversed(self._recent))
+
+    def _to_file(self, record: ActionRecord) -> None:
+        assert self.file is not None
+        try:
+            self.file(record)
+        except OSError as error:
+            raise NotRecorded(
+                f"{record.action} had the outcome {record.outcome!r}, but the audit log can't be written "
+                f"({error.strerror or error}): make room, and act no more until it can"
+            ) from error
 
     def _remember(self, record: ActionRecord) -> None:
         with self._lock:

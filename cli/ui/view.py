@@ -126,7 +126,8 @@ class View:
 
     def back(self, to: str, *notices: Notice) -> Response:
         """The answer to a form: the page that shows what has become, with these notices on it."""
-        self.shared.notices.leave(self.visitor.nonce, notices)
+        if self.visitor.nonce:  # a program has no next page
+            self.shared.notices.leave(self.visitor.nonce, notices)
         return RedirectResponse(to, 303)
 
 

@@ -269,3 +269,15 @@ def test_families_that_cannot_do_something_say_so(page: WebPage, client: redis.R
     store(client, family, family.default_prefix, list(family.generate(20, 1, NOW)), NOW)
     text = page.text("/queue", queue="celery", family="kombu")
     assert "disabled" in text
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_an_action_that_could_not_be_logged_is_said_to_be_done(server: Server, logged: tuple[WebPage, Path]) -> None:
+    page, path = logged
+    path.unlink()
+    path.symlink_to("/dev/full")
+    response = page.send("/job/act", {"action": "requeue"}, {"queue": "mail", "id": "id-4"})
+    assert response.status_code == 500
+    assert "Done, but not recorded" in response.text
+    assert _count(server).number(State.WAITING) == 4
