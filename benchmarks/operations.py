@@ -2,8 +2,9 @@
 
     python -m benchmarks.operations --jobs 1000000
 
-For each family whose indexes tell: the numbers of all queues, the first jobs, and a page from the other end of a queue, with the
-commands that the server ran for it. Then actions on all that match, and how long another client waits meanwhile.
+For each family whose indexes tell: the numbers of all queues, the first jobs, a page from the other end of a queue, one job by
+its id, and a look of ``top``, with the commands that the server ran for it. Then actions on all that match, and how long another
+client waits meanwhile.
 
 Exit status 1 when a target is missed. Starts its own server on a free port and stops it. Run from the repository, with the extra
 ``dev`` installed.
@@ -36,7 +37,7 @@ from ferryman.schema.steering import Action, JobFilter, Value
 from tests.support.servers import installed_servers
 
 FAMILIES = ("ferryman", "kue")
-QUEUES_SECONDS, JOBS_SECONDS = 1.0, 0.5
+QUEUES_SECONDS, JOBS_SECONDS, ID_SECONDS = 1.0, 0.5, 0.5
 PROGRAM = (sys.executable, "-m", "ferryman.cli")
 
 BULK_SECONDS, BULK_P99_MS = 5.0, 5.0
@@ -67,7 +68,8 @@ def main(jobs: int, bulk: int, repeat: int, only: str | None) -> None:
             url = server.url(family=family)
             generate_keyspace(Address.parse(url), KeyspaceSpec(jobs, 1, round(time.time() * 1000)))
             click.echo(f"\n{client.dbsize():,} keys, {jobs:,} jobs of {family}")
-            for row in _rows(family, _largest_queue(url)):
+            queue = _largest_queue(url)
+            for row in _rows(family, queue, _waiting_job(url, queue)):
                 commands, seconds = _measure(client, (*row.words[:1], url, *row.words[1:]), repeat)
                 met = "yes" if seconds <= row.limit else "NO"
                 missed |= met == "NO"
@@ -231,7 +233,7 @@ print(json.dumps(sorted(waits)))
 """Another client: asks some 1,000 times a second."""
 
 
-def _rows(family: str, queue: str) -> tuple[Row, ...]:
+def _rows(family: str, queue: str, job_id: str) -> tuple[Row, ...]:
     page = ("jobs", "--queue", queue, "--state", "waiting", "--limit", "50")
     return (
         Row(family, ("queues",), QUEUES_SECONDS),
@@ -239,7 +241,15 @@ def _rows(family: str, queue: str) -> tuple[Row, ...]:
         Row(family, page, JOBS_SECONDS),
         Row(family, (*page, "--newest"), JOBS_SECONDS),
         Row(family, (*page, "--after", "0-100000"), JOBS_SECONDS),
+        Row(family, ("jobs", "--id", job_id), ID_SECONDS),
+        Row(family, ("top", "--count", "1"), QUEUES_SECONDS),
     )
+
+
+def _waiting_job(url: str, queue: str) -> str:
+    """The id of a job in the middle of what waits in a queue."""
+    words = ("jobs", url, "--queue", queue, "--state", "waiting", "--limit", "1", "--after", "0-1000", "--format", "json")
+    return str(json.loads(subprocess.run([*PROGRAM, *words], check=True, capture_output=True, text=True).stdout)["id"])
 
 
 def _largest_queue(url: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..operations.lookup import FoundJob
 from ..schema.fact import Fact, FactKind
 from ..schema.job import JOB_FIELDS
 from ..schema.text import jsonable, payload_json, show
 from .output import Output
-
-if TYPE_CHECKING:
-    from ..operations.lookup import FoundJob
 
 TIMES = ("created_at", "updated_at", "due_at", "started_at", "finished_at", "lease_expires_at")
 MOST_SHOWN = 2000

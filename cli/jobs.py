@@ -16,6 +16,7 @@ import click
 from ..migrations.engine import Engine
 from ..migrations.local import LocalEngine
 from ..operations import pages
+from ..operations.lookup import FoundJob, lookup, task_id_of
 from ..operations.search import SearchCursor, scanned, search
 from ..schema.connection.address import Address
 from ..schema.connection.permission import is_forbidden
@@ -155,8 +156,6 @@ def _show_by_id(
     output: Output,
 ) -> Status:
     """Jobs with all about them. Exit status 1 if one is missing."""
-    from ..operations.lookup import FoundJob, lookup, task_id_of  # it loads kombu, which takes a while
-
     found = None if scan or not isinstance(engine, LocalEngine) else lookup(url, ids, queue and [queue], now_ms=now_ms)
     if found is None:
         jobs = [FoundJob(job, ()) for job in engine.jobs(url, moment_ms, queue) if job.id in ids or task_id_of(job) in ids]

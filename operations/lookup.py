@@ -12,7 +12,7 @@ the answer says whether that was all. Only reads. Called by ``ferryman jobs --id
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
 
@@ -26,9 +26,10 @@ from ..schema.live import LiveFamily
 from ..schema.native.keys import DEFAULT_PREFIX
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from ..schema.text import load_json
-from ..transport.connection.link import ServerLink
 from . import pages
-from .broker import open_link
+
+if TYPE_CHECKING:
+    from ..transport.connection.link import ServerLink
 
 MOST_LOOKED_AT = 20_000
 """Jobs of each queue among which a task's id is looked for."""
@@ -107,6 +108,8 @@ def _by_task(
     address: Address, ids: Sequence[str], queues: Collection[str] | None, now_ms: int | None
 ) -> tuple[dict[str, list[FoundJob]], bool]:
     """The jobs of tasks by these, and whether there may be more of them than was looked at."""
+    from .broker import open_link  # it loads kombu, which takes a while, and ids lead to most jobs without it
+
     is_native = address.family == DEFAULT_FAMILY
     live = QueueScripts(address.prefix) if is_native else address.key_family.live(address.prefix, DEFAULT_PREFIX)
     found: dict[str, list[FoundJob]] = {}

@@ -15,8 +15,10 @@ import redis
 from attrs import define, field
 from ferryman.compat.bee import FAMILY
 from ferryman.compat.bee.live import BeeLive
+from ferryman.compat.bee.steering import BeeSteering
 from ferryman.schema.connection.call import Call, Command, run
 from ferryman.schema.live import Failure, NewJob
+from ferryman.schema.steering import Action
 from ferryman.testing.keyspaces import dump, read_keyspace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -150,6 +152,15 @@ class BeeKeyspace(RuleBasedStateMachine):
             self.send(self.ours.cancel(jid, now=self.now))
         else:
             self.theirs.cancel(self.now, jid)
+
+    @rule(rank=ranks, action=st.sampled_from(sorted(BeeSteering.actions)))
+    def an_operator_steers(self, rank: int, action: Action) -> None:
+        jid = self.pick(rank)
+        if jid is None or (action is Action.CANCEL and not self.may_be_cancelled(jid)):
+            return
+        is_running = self.status(jid) == "running"
+        outcome = self.send(BeeSteering(self.ours).act(action, QUEUE, jid, now=self.now))
+        assert outcome == "held" or not is_running
 
     def may_be_cancelled(self, jid: str) -> bool:
         """bee lets an original die that still runs, if a duplicate of it is cancelled; and cancels what is dead already."""
