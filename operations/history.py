@@ -114,7 +114,7 @@ def history(address: Address, queue: str, since_ms: int, until_ms: int, step: in
     if address.kind is Kind.RDB:
         raise UsageError("a snapshot has no history that can be asked for; give the URL of a server")
     if address.family != DEFAULT_FAMILY:
-        note = f"{address.family} keeps no history; ferryman metrics and Prometheus do, of any system's queues"
+        note = f"of {address.family} no history is read; ferryman metrics and Prometheus keep one of any system's queues"
         return Series(queue, step, (), is_kept=False, note=note)
     with open_broker(address, **patience(address)) as broker:
         return native_history(broker, queue, since_ms, until_ms, step)

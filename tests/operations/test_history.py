@@ -111,4 +111,4 @@ def test_a_queue_that_keeps_none_says_so(server: Server, client: redis.Redis) ->
 def test_other_systems_have_none(server: Server) -> None:
     outcome = ferryman("history", server.url(family="kue"), "mail")
     assert outcome.status == 0
-    assert "kue keeps no history" in outcome.stderr
+    assert "of kue no history is read" in outcome.stderr
