@@ -25,7 +25,8 @@ all:     ## everything that main must pass, in fresh environments
 docs:    ## the documentation site, in build/site
 	python -m sphinx -q -W --keep-going -c docs . build/site
 
-bench:   ## the broker beside redis:// and beside other systems, the Spark engine beside its limits
+bench:   ## the broker beside redis:// and beside other systems, the engines beside their limits
 	python -m benchmarks.broker
 	python -m benchmarks.live
+	python -m benchmarks.engines
 	python -m benchmarks.spark

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from ferryman.migrations import preconditions
+from ferryman.migrations import local, preconditions
 from ferryman.schema.family import Target, get_family
 
 from ..conftest import SERVERS
@@ -51,6 +51,17 @@ def allowed(client: redis.Redis, *arguments: str) -> Outcome:
 
 
 # What the rules are enough for
+
+
+def test_who_may_not_read_a_large_keyspace_in_parts_has_it_read_in_one_process(
+    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SMALL_KEYS", 0)
+    fill(server, "kue", damaged=False)
+    with user(client, "clerk", for_family(RULES["reader"], "kue")):
+        done = ferryman("jobs", url(server, 1, "kue"), "--limit", "0", "--format", "json")
+    assert done.status == 0, done.stderr
+    assert len(done.lines()) == 200
 
 
 @pytest.mark.parametrize("name", GENERATING)
