@@ -12,7 +12,10 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
 from ferryman.schema.connection.connect import connect
+from ferryman.schema.job import State
 from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.steering import NativeSteering
+from ferryman.schema.steering import Action, JobFilter
 from ferryman.transport.publish.revocation import durable_queues
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from redis import CredentialProvider
@@ -220,10 +223,14 @@ def test_each_command_of_the_published_rule_is_called(shop, client, server):
                 there.sadd("ferryman:{q}:blocked", n)
                 there.sadd(f"ferryman:{{q}}:needs:{n}", "p-1")
                 there.sadd("ferryman:{q}:unblocks:p-1", n)
+        blocked = NativeSteering(scripts.prefix).act_on_matching(Action.DELETE, "q", State.BLOCKED, JobFilter(), dry_run=True)
+        assert blocked is not None
+        assert link.run(blocked).done == 2
         link.run(scripts.remove("q", "one"))
         (job,) = link.run(scripts.take("q", "ann", 9, 60_000)).jobs
         link.run(scripts.ack("q", "ann", [job.id]))
         link.run(scripts.size("q", by_priority=True))
+        link.run(scripts.take("q", "ann", 9, 60_000, now=client.time()[0] * 1000 + 120_000))  # its history has a minute more
         link.run(exchanges.count_unroutable("e"))
         link.run(scripts.declare("t", {"x-max-length": 9}))
         with server.client(2) as there:
