@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 import redis
-from ferryman.migrations import local
+from ferryman.migrations.engine import audit
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.recheck import Recheck
 from ferryman.migrations.repair import Outcome, applied
@@ -151,7 +151,7 @@ def test_audits_of_a_queue_in_full_swing_find_nothing(
     with moving(server, life) as taken:
         wait_until(lambda: taken() > 100)
         with monkeypatch.context() as patch:
-            patch.setattr(local, "open_recheck", lambda _address, keyspace, *_: nullcontext(Recheck(keyspace, None)))
+            patch.setattr(audit, "open_recheck", lambda _address, keyspace, *_: nullcontext(Recheck(keyspace, None)))
             assert any(audited(server) for _ in range(AUDITS)), "no job was seen on its way: what follows proves nothing"
         steps = taken()
         assert [finding for _ in range(AUDITS // 4) for finding in audited(server)] == []
