@@ -289,6 +289,8 @@ class Channel(Declarations):
             if not consumer.no_ack:
                 self._dead_letter(Unacked(queue, delivery.id), "malformed", str(error))
             return None
+        if self.session.settings.telemetry is not None:
+            self.session.settings.telemetry.taken(queue, found.headers)
         if delivery.redelivered:
             found.headers["x-delivery-count"] = delivery.deliveries - 1
         info = {"redelivered": delivery.redelivered, "priority": delivery.priority}

@@ -23,6 +23,7 @@ from ..schema.native.scripts.queue_scripts import FETCH_BYTES
 from ..schema.native.scripts.waiting_score import PriorityOrder
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
 from .live.mapping import IDENTITY, JobMapping, load
+from .telemetry import Telemetry
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -59,6 +60,8 @@ class Settings:
     durability: str = "local"
     remove_revoked: bool = True
     """Whether Celery's ``revoke`` also removes the tasks from their queues."""
+    telemetry: Telemetry | None = field(default=None, eq=False, repr=False)
+    """What makes OpenTelemetry's spans; None: nothing does."""
     history: bool | None = None
     """Whether the queues that are declared keep a history of their rates, depths and times from now on; None: as it stands, and
     new ones do."""
@@ -128,6 +131,7 @@ class Settings:
             durability=options.get("durability", "local"),
             remove_revoked=options.get("remove_revoked", True),
             history=options.get("history"),
+            telemetry=Telemetry() if options.get("otel") else None,
             queue_order=options.get("queue_order_strategy", "round_robin"),
             deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,

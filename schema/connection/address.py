@@ -109,6 +109,7 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
     "remove_revoked": parse_flag,
     "history": parse_flag,
+    "otel": parse_flag,
     "side_prefix": _name,
     "mapping": _name,
     "durability": _durability,

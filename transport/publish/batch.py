@@ -5,6 +5,7 @@ A batch that broke with its connection is sent again over a new one, under the s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +41,13 @@ class PublishBatch:
         self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
     ) -> None:
         """Adds a message; sends what has gathered when the batch is full."""
-        prepared = self._publisher.prepare(message, exchange or "", routing_key or "", is_mandatory=mandatory)
+        telemetry = self._session.settings.telemetry
+        with (
+            contextlib.nullcontext(message)
+            if telemetry is None
+            else telemetry.publishing(message, exchange, routing_key) as traced
+        ):
+            prepared = self._publisher.prepare(traced, exchange or "", routing_key or "", is_mandatory=mandatory)
         self._messages.append(prepared)
         self._bytes += len(prepared.publication.message)
         if len(self._messages) >= self._max_size or self._bytes >= MAX_BYTES:

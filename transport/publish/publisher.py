@@ -59,6 +59,16 @@ class Publisher:
         """
         if self._is_retry(message, exchange, routing_key):
             return
+        telemetry = self._session.settings.telemetry
+        if telemetry is None:
+            self._publish(message, exchange, routing_key, on_return, is_mandatory=is_mandatory)
+            return
+        with telemetry.publishing(message, exchange, routing_key) as traced:
+            self._publish(traced, exchange, routing_key, on_return, is_mandatory=is_mandatory)
+
+    def _publish(
+        self, message: Mapping[str, Any], exchange: str, routing_key: str, on_return: OnReturn, *, is_mandatory: bool
+    ) -> None:
         properties = message["properties"]
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties), is_mandatory=is_mandatory)
         try:
