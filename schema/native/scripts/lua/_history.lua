@@ -58,8 +58,11 @@ local function observe(histogram, durations)
   attempt('BITFIELD', TIMES, unpack(arguments))
 end
 
--- For how long a consumer has had a job; nil where its hash does not tell.
+-- For how long a consumer has had a job; nil where its hash does not tell, and where nobody wants to know.
 local function run_time(now, id)
+  if not has_history() then
+    return nil
+  end
   local since = tonumber(attempt('HGET', JOB .. id, 'delivered_at') or nil)
   return since and now - since
 end
