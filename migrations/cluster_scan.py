@@ -88,11 +88,21 @@ class Cluster:
 
     def size(self) -> int:
         """How many keys all masters have."""
-        return sum(size(self.client(name)) for name in self.masters())
+        return self._sum(size)
 
     def memory(self) -> int:
         """About how many bytes of memory they fill; 0 where they don't say."""
-        return sum(memory(self.client(name)) for name in self.masters())
+        return self._sum(memory)
+
+    def _sum(self, ask: Callable[[redis.Redis], int]) -> int:
+        """A number of all masters. Raises TimeoutError with the name of the one that does not answer."""
+        total = 0
+        for name in self.masters():
+            try:
+                total += ask(self.client(name))
+            except redis.exceptions.TimeoutError as error:
+                raise redis.exceptions.TimeoutError(f"no reply from {name[0]}:{name[1]}") from error
+        return total
 
     def spans(self, name: Node, number: int) -> Sequence[Span]:
         """The keys of a node in at most about this many spans, which can be scanned side by side."""

@@ -145,7 +145,9 @@ class Steering(ABC):
         """What to ask before an action, one or all that match; None: nothing. Its reply raises UsageError where it can't be."""
         return None
 
-    def settle(self, queue: str) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
+    def settle(
+        self, queue: str, *, now: int | None = None
+    ) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
         """Ends what one call can't: brings jobs on the way to another queue there, those whose mover has died included.
 
         Yields calls to send together, is sent their results, and returns what became of each job. To be run after each MOVE, and

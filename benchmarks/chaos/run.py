@@ -122,5 +122,5 @@ def _left_over(broker: Broker, server: Server) -> tuple[str, ...]:
 
 def _describes(broker: Broker, name: str) -> bool:
     if broker == FERRYMAN:
-        return name.endswith((":queues", ":meta", ":unroutable")) or ":exchange:" in name
+        return name.endswith((":queues", ":meta", ":times", ":unroutable")) or ":exchange:" in name
     return name.startswith("_kombu.binding")

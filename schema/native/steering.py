@@ -113,26 +113,28 @@ class NativeSteering(Steering):
             raise UsageError(f"queue {queue!r} is where the jobs are already; name another queue to move them to")
         return self._call("room", target, None, (), lambda _: None)
 
-    def settle(self, queue: str) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
+    def settle(
+        self, queue: str, *, now: int | None = None
+    ) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
         outcomes: dict[str, Outcome] = {}
         while True:
             refused = sum(outcome == "refused" for outcome in outcomes.values())
-            (moves,) = yield [self._call("moves", queue, None, (refused, MAX_MOVES), _moves)]
+            (moves,) = yield [self._call("moves", queue, now, (refused, MAX_MOVES), _moves)]
             if not moves:
                 return outcomes
             hashes = yield [Command(("HGETALL", queue_keys(self.prefix, queue).job(move.id)), _fields) for move in moves]
             by_target: dict[str, list[tuple[Move, dict[bytes, bytes]]]] = {}
             for move, fields in zip(moves, hashes, strict=True):
                 by_target.setdefault(move.target, []).append((move, fields))
-            stored = yield [self._receive(queue, target, some) for target, some in by_target.items()]
+            stored = yield [self._receive(queue, target, some, now) for target, some in by_target.items()]
             ended: list[Argument] = []
             for some, has_arrived in zip(by_target.values(), stored, strict=True):
                 for move, _ in some:
                     outcomes[move.id] = "done" if has_arrived else "refused"
                     ended += (to_bytes(move.id), move.number) if has_arrived else ()
-            yield [self._call("moved", queue, None, ended, int)]
+            yield [self._call("moved", queue, now, ended, int)]
 
-    def _receive(self, queue: str, target: str, moves: Iterable[tuple[Move, dict[bytes, bytes]]]) -> Call[bool]:
+    def _receive(self, queue: str, target: str, moves: Iterable[tuple[Move, dict[bytes, bytes]]], now: int | None) -> Call[bool]:
         args: list[Argument] = []
         order = ASCENDING
         for move, found in moves:
@@ -142,7 +144,7 @@ class NativeSteering(Steering):
             args += chain.from_iterable(fields.items())
         memory = queue_keys(self.prefix, target).publisher(f"moves from {escape(queue)}")
         sent = (order, MOVES_REMEMBERED_MS, *args)
-        return self._call("receive", target, None, sent, lambda reply: reply == [b"stored"], (memory,))
+        return self._call("receive", target, now, sent, lambda reply: reply == [b"stored"], (memory,))
 
     def pause(self, queue: str, *, now: int | None = None) -> Call[bool]:
         return self._call("pause", queue, now, (), bool)

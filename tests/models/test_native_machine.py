@@ -366,7 +366,7 @@ class SteeredQueue(NativeQueue):
     @rule(twice=st.booleans())
     def settle(self, twice: bool) -> None:
         """Moved jobs arrive once, also if two bring them at the same time."""
-        movers = [self.steering.settle(QUEUE) for _ in range(1 + twice)]
+        movers = [self.steering.settle(QUEUE, now=self.now) for _ in range(1 + twice)]
         replies: list[Any] = [None] * len(movers)
         ends: list[dict[str, str]] = []
         while len(ends) < len(movers):

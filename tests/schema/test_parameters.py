@@ -11,7 +11,8 @@ from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
 
 FOREIGN = [name for name in family_names() if name != "ferryman"]
-VALUES = {"priority_order": "ascending", "queue_order_strategy": "sorted", "durability": "local", "remove_revoked": "true"}
+VALUES = {"priority_order": "ascending", "queue_order_strategy": "sorted", "durability": "local"}
+VALUES |= dict.fromkeys(("remove_revoked", "history", "otel"), "true")
 VALUES |= {"ssl_cert_reqs": "none", "ssl_min_version": "1.2", "ssl_include_verify_flags": "VERIFY_X509_STRICT"}
 VALUES |= dict.fromkeys(("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled", "checksum"), "false")
 VALUES |= {"ssl_exclude_verify_flags": "VERIFY_X509_STRICT"}

@@ -117,9 +117,8 @@ def test_spark_reads_the_rows_by_several_tasks(spark: SparkSession, server: Serv
     ("options", "words"),
     [
         ({"by": "guess", "fields": "n"}, "option 'by' must be scan or index, not 'guess'"),
-        ({"by": "index"}, "option 'by' goes with option 'fields'"),
-        ({"by": "index", "table": "keys"}, "option 'by' goes with option 'fields'"),
-        ({"by": "index", "table": "jobs"}, "option 'by' goes with option 'fields'"),
+        ({"by": "index"}, "option 'by' goes with the table jobs, and with option 'fields'"),
+        ({"by": "index", "table": "keys"}, "option 'by' goes with the table jobs, and with option 'fields'"),
         ({"by": "index", "fields": "n", "url": "ferryman+rdb:///nowhere.rdb?family=kue"}, "for one server alone"),
         ({"by": "index", "fields": "n", "url": "ferryman+cluster://127.0.0.1:1?family=kue"}, "for one server alone"),
         ({"by": "index", "fields": "n", "url": "ferryman://127.0.0.1:1/0?family=bee"}, "bee keeps no index of all jobs"),

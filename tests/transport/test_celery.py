@@ -28,7 +28,7 @@ def left_in_redis(server: Server) -> set[bytes]:
         return {
             key
             for key in client.scan_iter(count=1000)
-            if client.ttl(key) < 0 and b":exchange:" not in key and not key.endswith((b":meta", b":queues", b":wake"))
+            if client.ttl(key) < 0 and b":exchange:" not in key and not key.endswith((b":meta", b":queues", b":times", b":wake"))
         }
 
 

@@ -154,7 +154,7 @@ def test_a_blocked_job_waits_once_all_it_needs_is_done(send: Send, client: redis
     taken = send(scripts.take("q", "ann", 9, LEASE))
     assert [(job.id, job.score) for job in taken.jobs] == [("last", 7)]
     send(scripts.ack("q", "ann", ["last"]))
-    assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p")}
+    assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p"), keys.times, keys.history}
 
 
 def test_blocked_jobs_can_be_removed_and_go_with_their_queue(send: Send, client: redis.Redis) -> None:
