@@ -10,7 +10,7 @@ from ..schema.connection.address import Address
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
-from .steering import audit_log_option, controls
+from .steering import audit_log_option, controls, tell_each
 
 
 @click.command()
@@ -29,10 +29,5 @@ def command(url: Address, queues: tuple[str, ...], audit_log: Path | None, outpu
       ferryman pause ferryman://localhost:6379/0 mail
     """
     with controls(url, audit_log) as found:
-        for queue in dict.fromkeys(queues):
-            changed = found.pause(queue)
-            if output.json:
-                output.line({"queue": queue, "action": "pause", "changed": changed})
-            else:
-                output.say(f"queue {queue}: {'paused' if changed else 'paused already'}")
+        tell_each(queues, "pause", found.pause, "paused", "paused already", output)
     return Status.FINE

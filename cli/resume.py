@@ -10,7 +10,7 @@ from ..schema.connection.address import Address
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
-from .steering import audit_log_option, controls
+from .steering import audit_log_option, controls, tell_each
 
 
 @click.command()
@@ -28,10 +28,5 @@ def command(url: Address, queues: tuple[str, ...], audit_log: Path | None, outpu
       ferryman resume ferryman://localhost:6379/0 mail
     """
     with controls(url, audit_log) as found:
-        for queue in dict.fromkeys(queues):
-            changed = found.resume(queue)
-            if output.json:
-                output.line({"queue": queue, "action": "resume", "changed": changed})
-            else:
-                output.say(f"queue {queue}: {'resumed' if changed else 'was not paused'}")
+        tell_each(queues, "resume", found.resume, "resumed", "was not paused", output)
     return Status.FINE

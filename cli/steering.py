@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +47,18 @@ def user() -> str:
 def controls(url: Address, audit_log: Path | None) -> AbstractContextManager[Controls]:
     """The actions on the keyspace, which are recorded if that was asked for. Raises UsageError."""
     return open_steering(url, by=user(), sinks=() if audit_log is None else (JsonLines.at(audit_log),))
+
+
+def tell_each(
+    queues: Iterable[str], action: str, change: Callable[[str], bool], changed: str, unchanged: str, output: Output
+) -> None:
+    """Does something to each of the queues, once, and says whether that has changed anything."""
+    for queue in dict.fromkeys(queues):
+        has_changed = change(queue)
+        if output.json:
+            output.line({"queue": queue, "action": action, "changed": has_changed})
+        else:
+            output.say(f"queue {queue}: {changed if has_changed else unchanged}")
 
 
 def ask(question: str, output: Output, yes: bool) -> None:

@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError
 from ..schema.connection.address import Address
 from ..schema.connection.connect import server_errors
 from ..schema.errors import FerrymanError, UsageError
+from ..schema.native.task_message import task_headers
 from ..schema.text import show
 from ..transport.message import DELAY
 
@@ -47,22 +48,13 @@ def enqueue(
     if not 0 <= delay_ms <= LONGEST_DELAY_MS:
         raise UsageError(f"the delay must be from 0 to {LONGEST_DELAY_MS // 1000} s")
     task_id = str(uuid4())
-    headers: dict[str, Any] = {
-        "lang": "py",
-        "task": task,
-        "id": task_id,
-        "root_id": task_id,
-        "parent_id": None,
-        "group": None,
-        "retries": 0,
-        "eta": None,
-        "expires": None,
-        "timelimit": [None, None],
-        "argsrepr": show(repr(tuple(args)), LONGEST_REPR),
-        "kwargsrepr": show(repr(dict(kwargs)), LONGEST_REPR),
-        "origin": f"{os.getpid()}@{socket.gethostname()}",
-        "ignore_result": False,
-    }
+    headers = task_headers(
+        task_id,
+        task,
+        argsrepr=show(repr(tuple(args)), LONGEST_REPR),
+        kwargsrepr=show(repr(dict(kwargs)), LONGEST_REPR),
+        origin=f"{os.getpid()}@{socket.gethostname()}",
+    )
     if delay_ms:
         headers[DELAY] = delay_ms
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 from attrs import asdict, frozen
 
 from .connection.call import Call, Command
+from .errors import UsageError
 from .job import Job, State
 from .text import show
 
@@ -139,7 +140,7 @@ class Steering(ABC):
 
     def job(self, queue: str, job_id: str) -> Command[tuple[Job, str] | None]:
         """A job as it stands there and the word for why it died, for ``BulkStep.unread``; None for one that has gone."""
-        raise NotImplementedError
+        raise UsageError("jobs of this system are read from its pages, and not one by one")
 
     def check(self, action: Action, queue: str, value: Value = None) -> Call[Any] | Command[Any] | None:
         """What to ask before an action, one or all that match; None: nothing. Its reply raises UsageError where it can't be."""
@@ -161,11 +162,11 @@ class Steering(ABC):
 
         Raises UsageError from the reply where there is no such queue.
         """
-        raise NotImplementedError
+        raise UsageError("this system knows no paused queues")
 
     def resume(self, queue: str, *, now: int | None = None) -> Call[bool]:
         """Consumers are given jobs again, and are woken. False: it was not paused."""
-        raise NotImplementedError
+        raise UsageError("this system knows no paused queues")
 
     def paused(self, queue: str) -> Call[bool] | Command[bool] | None:
         """Whether a queue is paused; None where the family knows no pauses."""

@@ -7,7 +7,7 @@ from attrs import frozen
 from ...migrations.large_fields import without_large_fields
 from ...migrations.lookup import read_by_id
 from ...migrations.probes import clock_ms
-from ...operations.lookup import FoundJob as StoredJob
+from ...operations.lookup import FoundJob
 from ...operations.pages import Cursor, page
 from ...schema.connection.address import Address
 from ...schema.connection.connect import open_client
@@ -22,7 +22,7 @@ MOST_PAGES = 10
 
 
 @frozen
-class FoundJob:
+class ShownJob:
     """A job and the moment at which it was read, Unix ms."""
 
     job: Job
@@ -35,7 +35,7 @@ class FoundJob:
     """The keys that speak of it, with what each of them is."""
 
 
-def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
+def find(address: Address, queue: str, job_id: str) -> ShownJob | None:
     """The job as it stands there, without fields of more than MOST_BYTES; None if it does not. Raises ServerError."""
     with open_client(address) as client:
         now_ms = clock_ms(client)
@@ -44,10 +44,10 @@ def find(address: Address, queue: str, job_id: str) -> FoundJob | None:
         for subject in read.subjects:
             job = read.keyspace.family.read(subject, read.keyspace)
             if job is not None and job.queue == queue:
-                reason = StoredJob(job, subject.facts).reason or ""
-                return FoundJob(job, now_ms, left_out.of_job(to_bytes(job_id)), reason, _keys(subject))
+                reason = FoundJob(job, subject.facts).reason or ""
+                return ShownJob(job, now_ms, left_out.of_job(to_bytes(job_id)), reason, _keys(subject))
         listed = None if address.key_family.finds_by_id else _in_lists(address, queue, job_id)
-    return None if listed is None else FoundJob(listed, now_ms)
+    return None if listed is None else ShownJob(listed, now_ms)
 
 
 def _keys(subject: Subject) -> tuple[tuple[bytes, str], ...]:

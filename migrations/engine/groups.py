@@ -22,7 +22,7 @@ from attrs import evolve, frozen
 from ...schema.jobnumber import number_of
 from .failures import work_errors
 from .shuffle import ShuffleFile, read_bucket
-from .tables import Table
+from .tables import Table, gathered
 
 T = TypeVar("T")
 Name = tuple[str, str]
@@ -59,24 +59,12 @@ class Grouping(Generic[T]):
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         file: ShuffleFile | None = None
         with work_errors(folder):
-            for batch in self._batches(rows):
+            for batch in map(self._batch, gathered(rows, self.table.weight, ROWS, BYTES)):
                 file = file or ShuffleFile(path, self.schema, buckets)
                 file.write(batch)
             if file is not None:
                 file.close()
         return [path] if file is not None else []
-
-    def _batches(self, rows: Iterable[T]) -> Iterator[pa.RecordBatch]:
-        full: list[T] = []
-        size, weight = 0, self.table.weight
-        for row in rows:
-            full.append(row)
-            size += weight(row) if weight else 0
-            if len(full) >= ROWS or size >= BYTES:
-                yield self._batch(full)
-                full, size = [], 0
-        if full:
-            yield self._batch(full)
 
     def _batch(self, rows: Sequence[T]) -> pa.RecordBatch:
         numbers = pa.array([number_of(*self.name(row)) for row in rows], pa.int64())

@@ -150,17 +150,23 @@ BYTES = 4 << 20
 
 def batches(table: Table[T], rows: Iterable[T], weight: Callable[[T], int] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows in batches of bounded size. ``weight``: instead of that of the table."""
-    weight = weight or table.weight
+    return map(table.batch, gathered(rows, weight or table.weight))
+
+
+def gathered(
+    rows: Iterable[T], weight: Callable[[T], int] | None, most_rows: int = ROWS, most_bytes: int = BYTES
+) -> Iterator[list[T]]:
+    """The rows, so many together. ``weight``: bytes of a row, where rows may be large."""
     full: list[T] = []
     size = 0
     for row in rows:
         full.append(row)
         size += weight(row) if weight else 0
-        if len(full) >= ROWS or size >= BYTES:
-            yield table.batch(full)
+        if len(full) >= most_rows or size >= most_bytes:
+            yield full
             full, size = [], 0
     if full:
-        yield table.batch(full)
+        yield full
 
 
 def fact_bytes(fact: Fact) -> int:

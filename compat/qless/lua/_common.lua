@@ -342,6 +342,18 @@ local function unlist_as_failed(group, id)
   end
 end
 
+-- A job that had failed is put again: it goes from its group, and from what its queue has failed on that day.
+local function no_longer_failed(id, failure, queue)
+  local known = table_in(failure)
+  local group, when = known.group, tonumber(known.when)
+  if type(group) == 'string' then
+    unlist_as_failed(group, id)
+  end
+  if when then
+    add_to_counter(when, queue, 'failed', -1)
+  end
+end
+
 local function exhausted_in(queue)
   return 'Job exhausted retries in queue "' .. queue .. '"'
 end

@@ -44,14 +44,7 @@ local function leave(now, old)
     call('ZREM', QL .. 'completed', id)
   end
   if state == 'failed' then
-    local known = table_in(failure)
-    local group, when = known.group, tonumber(known.when)
-    if type(group) == 'string' then
-      unlist_as_failed(group, id)
-    end
-    if when then
-      add_to_counter(when, queue, 'failed', -1)
-    end
+    no_longer_failed(id, failure, queue)
   end
 end
 

@@ -58,14 +58,7 @@ local function put_anew(now, target, state)
   if state == 'complete' then
     call('ZREM', QL .. 'completed', id)
   elseif state == 'failed' then
-    local known = table_in(failure)
-    local group, when = known.group, tonumber(known.when)
-    if type(group) == 'string' then
-      unlist_as_failed(group, id)
-    end
-    if when then
-      add_to_counter(when, queue, 'failed', -1)
-    end
+    no_longer_failed(id, failure, queue)
   end
   local fields = {
     'state', due and 'scheduled' or 'waiting', 'worker', '', 'expires', 0, 'queue', target, 'remaining', retries or 5,
