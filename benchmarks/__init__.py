@@ -2,3 +2,8 @@
 
 Run from a checkout: ``python -m benchmarks.broker``, ``python -m benchmarks.chaos``. Nothing here is installed with the package.
 """
+
+import os
+
+# Each command that is measured would compile all its modules anew, as no installed program does.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
