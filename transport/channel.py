@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial
 from itertools import chain, count
@@ -225,11 +226,13 @@ class Channel(Declarations):
 
     def take(self, queue: str, room: int, consumer: Consumer) -> Taken:
         """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the renewer."""
+        self.leases.confirm([queue])
+        at = time.monotonic()
         if self._foreign is not None and type(queue) is ForeignQueue:
             try:
                 return self._foreign.take(queue, room, consumer)
             finally:
-                self.leases.extend(queue)
+                self.leases.extend(queue, at)
         settings = self.session.settings
         no_ack = consumer.no_ack
         limit = settings.delivery_limit or None
@@ -247,10 +250,10 @@ class Channel(Declarations):
             if len(taken.jobs) == 1 and taken.jobs[0].is_left_out:
                 taken = evolve(taken, jobs=(self._complete(queue, taken.jobs[0], no_ack),))
         except CONNECTION_ERRORS:
-            self.leases.extend(queue)
+            self.leases.extend(queue, at)
             raise
         if taken.exists:
-            self.leases.extend(queue, leases=1 if taken.jobs else 2)
+            self.leases.extend(queue, at, leases=1 if taken.jobs else 2)
         if taken.forwards:
             self.dead_letters.forwarding.add(queue)
             if taken.has_dead_letters:
@@ -267,6 +270,8 @@ class Channel(Declarations):
 
     def poll(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to poll it again; None: there is something to take. Raises connection errors."""
+        self.leases.confirm(queues)
+        at = time.monotonic()
         link, scripts, lease_ms = self.session.link, self.session.scripts, self.session.settings.lease_ms
         some = (queues[first : first + MAX_PER_CALL] for first in range(0, len(queues), MAX_PER_CALL))
         parts = link.run_all([scripts.poll(each, self.consumer_id, lease_ms) for each in some])
@@ -274,7 +279,7 @@ class Channel(Declarations):
         held = self.qos.queues()
         for queue, ms in zip(queues, times, strict=True):
             if ms is not None:
-                self.leases.extend(queue, leases=1 if queue in held else 2)
+                self.leases.extend(queue, at, leases=1 if queue in held else 2)
         return [None if ms is None else ms / 1000 for ms in times]
 
     def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:

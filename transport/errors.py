@@ -55,6 +55,13 @@ class ConnectionLost(redis.exceptions.ConnectionError):
     """A connection that looks open does not answer any more."""
 
 
+class LeaseLapsed(ConnectionLost):
+    """The server has given away what a channel held: what was taken and not begun belongs to other consumers now."""
+
+    def __init__(self) -> None:
+        super().__init__("a lease has lapsed: what was taken and not begun belongs to other consumers now")
+
+
 class Unavailable(redis.exceptions.ConnectionError):
     """The server can do nothing for us at the moment, for a reason that passes by itself or that an operator sees to."""
 

@@ -321,7 +321,10 @@ def test_a_connection_that_could_not_be_made_for_long_is_made_when_the_server_co
 
 def test_a_worker_frozen_beyond_its_lease_loses_its_tasks_and_harms_nobody_when_it_thaws(server, ledger, tmp_path):
     lease = 2.0
-    with worker(server, tmp_path, late=1, lease=lease, concurrency=1, prefetch=6, name="frozen") as first:
+    # Without its neighbours it takes as soon as it can.
+    with worker(
+        server, tmp_path, late=1, lease=lease, concurrency=1, prefetch=6, name="frozen", options=["--without-mingle"]
+    ) as first:
         send(server, [(NAP, [n, 3.0], {}) for n in range(6)])
         ledger.wait_for("start", 1)
         with first.frozen(), worker(server, tmp_path, late=1, lease=lease, concurrency=6, name="heir"):

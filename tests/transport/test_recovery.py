@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from ferryman.transport.errors import LeaseLapsed
 from kombu import Connection, Consumer, Exchange, Queue
 from kombu.message import Message
 
@@ -163,6 +164,32 @@ def test_what_a_lapsed_lease_has_given_away_comes_again_and_the_consumer_goes_on
         channel.leases.on_lapse("q")
         reading.read(2)
     assert reading.payloads == ["a", "b"]
+    assert not client.keys("ferryman:{q}:job:*")
+
+
+def test_who_was_frozen_beyond_its_lease_asks_whether_it_stands_before_it_takes_again(server, other, client):
+    with reader(FERRYMAN.connection(server, lease=1), prefetch=3, acks=False) as reading:
+        publish(other, ["a", "b"])
+        reading.read(2)
+        (channel,) = reading.connection.transport.channels
+        channel.renewer.remove(channel.leases)  # whose thread is frozen for longer
+        with other.channel() as heir:
+            inherited = []
+
+            def inherit() -> bool:
+                inherited.extend(filter(None, [heir.basic_get("q")]))
+                return len(inherited) == 2
+
+            wait_until(inherit)
+            publish(other, ["c"])
+            with pytest.raises(LeaseLapsed):
+                reading.connection.drain_events(timeout=5)
+            assert not client.exists(f"ferryman:{{q}}:held:{channel.consumer_id}")
+            reading.read(3)
+            for message in inherited:
+                message.ack()
+        reading.messages[2].ack()
+    assert reading.payloads == ["a", "b", "c"]
     assert not client.keys("ferryman:{q}:job:*")
 
 

@@ -24,7 +24,7 @@ from ..channel import Channel, Consumer
 from ..connection.blocking_connection import BLOCK
 from ..connection.cluster_link import ClusterLink
 from ..dead_letters import DeadLetters
-from ..errors import CONNECTION_ERRORS, ConnectionLost
+from ..errors import CONNECTION_ERRORS, LeaseLapsed
 from ..live.foreign_queue import ForeignQueue
 from ..live.wakeups import ForeignWakeups
 from ..message import Content, content
@@ -402,7 +402,7 @@ class Poller:
     def _receive(self) -> None:
         """Reads what has arrived on the waiting connections. Raises connection errors."""
         if self._session.lapsed:
-            raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
+            raise LeaseLapsed
         if self._foreign_wakeups is not None:
             for queue in self._foreign_wakeups.woken():
                 if queue in self._watches:

@@ -37,6 +37,9 @@ class Leaseholder(Protocol):
     def renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for everything that must not lapse, under ``renewing``."""
 
+    def renewed(self, queue: str, at: float) -> None:
+        """The server has renewed the lease of a queue, having been asked at this moment of the monotonic clock."""
+
     def urgent_renewals(self) -> list[Call[Any]]:
         """What must be renewed to lose nothing. Takes no lock."""
 

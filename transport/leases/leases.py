@@ -15,11 +15,13 @@ from typing import Any, Protocol
 
 from ...schema.connection.call import Call
 from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
+from ...schema.native.scripts.results import Renewed
 from ..celery import request_table
 from ..connection.link import ServerLink
 from ..consume.acks import Acks
 from ..consume.dispatcher import Dispatcher
 from ..consume.qos import QoS, Unacked
+from ..errors import LeaseLapsed
 from ..message import Message
 from ..publish.topology import Topology
 from ..session import Session
@@ -83,10 +85,32 @@ class Leases:
 
     # What taking does
 
-    def extend(self, queue: str, leases: int = 1) -> None:
-        """The server knows, or may know, the channel as a consumer of the queue, for so many leases if nothing renews that."""
+    def confirm(self, queues: Iterable[str]) -> None:
+        """Before more is taken of queues: asks whether leases still stand of which their own time says that they may be over.
+
+        A process that was frozen for so long may take before its renewer gets round to anything. The server knows no lapsed
+        consumer any more and would take it for a new one, so nobody would notice that others have what it held. Raises
+        LeaseLapsed and connection errors.
+        """
+        now = time.monotonic()
+        over = {queue for queue in queues if self._until.get(queue, now) < now} & self._qos.queues()
+        if not over:
+            return
+        for queue, is_known in zip(over, self._session.link.run_all([self._renew(queue) for queue in over]), strict=True):
+            if is_known is Renewed.LAPSED:
+                self.on_lapse(queue)
+            else:
+                self.renewed(queue, now)
+        if self._session.lapsed:
+            raise LeaseLapsed
+
+    def extend(self, queue: str, at: float, leases: int = 1) -> None:
+        """The server knows, or may know, the channel as a consumer of the queue, for so many leases if nothing renews that.
+
+        ``at``: when it was asked, on the monotonic clock.
+        """
         is_new = queue not in self._until
-        self._until[queue] = time.monotonic() + leases * self.settings.lease
+        self._until[queue] = at + leases * self.settings.lease
         if is_new:
             self._renewer.add(self)
 
@@ -123,11 +147,15 @@ class Leases:
         held = self._qos.queues()
         calls: list[tuple[str, Call[Any]]] = []
         for queue, until in list(self._until.items()):
-            is_urgent = self._is_urgent(queue, held)
-            if is_urgent or until < now + lease * 2 / 3:
+            if self._is_urgent(queue, held) or until < now + lease * 2 / 3:
                 calls.append((queue, self._renew(queue)))
-                self._until[queue] = now + (lease if is_urgent else 2 * lease)
         return calls if self.closed else calls + self._topology.renewals()
+
+    def renewed(self, queue: str, at: float) -> None:
+        """The server has renewed the lease of a queue, having been asked at this moment of the monotonic clock."""
+        if queue in self._until:
+            leases = 1 if self._is_urgent(queue, self._qos.queues()) else 2
+            self._until[queue] = at + leases * self.settings.lease
 
     def urgent_renewals(self) -> list[Call[Any]]:
         """What must be renewed to lose nothing. Called by the gevent renewer's thread, so it changes nothing and takes no lock.

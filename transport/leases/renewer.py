@@ -144,6 +144,8 @@ class LeaseRenewer:
         for (queue, _), is_known in zip(renewals, known, strict=True):
             if is_known is Renewed.LAPSED:  # and not 0, which other calls may answer
                 holder.on_lapse(queue)
+            else:
+                holder.renewed(queue, now)
         if any(getattr(each, "more", False) for each in known):
             self._schedule(holder, 0.0)
         if check_in is not None:
