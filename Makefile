@@ -1,6 +1,6 @@
 # What a change must pass, from the quickest to all of it. In an environment made by: pip install -e '.[dev]'
 
-.PHONY: lint format types quick test all bench docs
+.PHONY: lint format types quick test all nightly bench docs
 
 lint:    ## style
 	ruff check .
@@ -21,6 +21,9 @@ test:    ## every test but the slow ones
 
 all:     ## everything that main must pass, in fresh environments
 	.ci/run
+
+nightly: ## the slow tests too, each case on each kind of server, and ten times the random examples
+	FERRYMAN_NIGHTLY=1 pytest -n auto -m '' --timeout 7200
 
 docs:    ## the documentation site, in build/site
 	python -m sphinx -q -W --keep-going -c docs . build/site

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
+from zlib import crc32
 
 import pytest
 import redis
 from hypothesis import settings
 
-from .support.servers import Server, installed_servers
+from .support import effort
+from .support.servers import Server, ServerKind, installed_servers
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=effort.examples(100))
 settings.load_profile("untimed")
 
 # The embedded Valkey always runs; a system redis-server joins in where one is found.
@@ -53,8 +55,10 @@ SERVER_MODULES = frozenset(
 """Who imports one of these starts servers, workers or clusters itself."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks each test: ``servers``, ``spark``, ``faults``; ``quick`` if it needs none of them and is not slow."""
+    if not effort.NIGHTLY:
+        _in_turn(config, items)
     for item in items:
         needs = set(_needs(item))
         if not needs and item.get_closest_marker("slow") is None:
@@ -62,6 +66,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for need in needs:
             item.add_marker(need)
     items[:] = _long_ones_first(items)
+
+
+def _in_turn(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each case of a test marked ``in_turn``, leaves out all but the one on the kind of server whose turn it is.
+
+    The cases of a file stand in an order that their names give, and the kinds take turns in it: so each kind is asked by each
+    file, whatever other parameters a test has. What was asked for by its name, with its kind of server, stays.
+    """
+    cases: dict[tuple[Path, str], dict[str, pytest.Item]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        kind = call and call.params.get("any_server")
+        if isinstance(kind, ServerKind) and item.get_closest_marker("in_turn") is not None:
+            ids = call.id.split("-")
+            ids.remove(kind.name)
+            cases.setdefault((item.path, f"{item.nodeid.partition('[')[0]} {ids}"), {})[kind.name] = item
+    turns: dict[Path, int] = {}
+    left_out: set[pytest.Item] = set()
+    for (path, _), kinds in sorted(cases.items(), key=lambda case: crc32(case[0][1].encode())):
+        turn = turns[path] = turns.get(path, -1) + 1
+        if len(kinds) == len(SERVERS):
+            chosen = SERVERS[turn % len(SERVERS)].name
+            left_out |= {item for name, item in kinds.items() if name != chosen}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -18,6 +18,8 @@ from ..support.command import Outcome, ferryman
 from ..support.families import GENERATING
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 ROOT = Path(__file__).parents[2]
 RULES = access_rules()
 NEVER_MISSED = {"info", "multi", "exec", "exists"}

@@ -29,6 +29,8 @@ from ..support.command import ferryman
 from ..support.mounts import mounted
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 VOID = {"meta"}
 HARMLESS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "h3", "p", "span", "code"),

@@ -19,6 +19,8 @@ from ..support.endpoint import exporter
 from ..support.servers import Server, free_port
 from ..support.workers import celery
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 MESSAGE = b'{"headers":{}}\n[]'
 HOUR_MS = 3_600_000

@@ -16,6 +16,8 @@ from ferryman.testing.keyspaces import dump
 from ..support.command import ferryman, ferryman_process
 from ..support.servers import Server, free_port
 
+pytestmark = pytest.mark.in_turn
+
 PASSWORD = "s3kr:t/pass"
 QUOTED = "s3kr%3At%2Fpass"
 

@@ -13,6 +13,8 @@ from ..support.acl import access_rules, user
 from ..support.command import ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 INDEXED = ("ferryman", "kue")
 """The families whose indexes tell all numbers of their queues."""
 

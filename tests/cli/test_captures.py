@@ -11,6 +11,8 @@ from ..support.captures import DATA, Capture, captures, load
 from ..support.command import ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 SYSTEMS = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())
 
 

@@ -15,6 +15,8 @@ from ..support.command import ferryman
 from ..support.servers import Server
 from ..support.workers import celery, send
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 NOTE = "tests.support.tasks.note"
 

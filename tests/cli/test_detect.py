@@ -9,6 +9,8 @@ from ..support.captures import capture, load
 from ..support.command import ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def test_people_get_a_paragraph_for_each_keyspace(server: Server, client: redis.Redis) -> None:
     case = capture("kue", "custom-prefix")

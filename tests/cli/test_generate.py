@@ -14,6 +14,8 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def lasting(keyspace: dict[bytes, Entry]) -> dict[bytes, Entry]:
     """The keyspace without the milliseconds that keys have left to live."""

@@ -28,6 +28,8 @@ from ..support.servers import Server, ServerKind, free_port, installed_servers
 from ..support.topologies import wait_until
 from ..support.workers import celery
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 exchanges = Exchanges()
 

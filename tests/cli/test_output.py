@@ -19,6 +19,8 @@ from ..support.captures import Capture, capture, captures, load
 from ..support.command import PROGRAM, ferryman, ferryman_process
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 FINDING_FIELDS = ["rule", "severity", "job_id", "key", "queue", "detail", "repair"]
 
 

@@ -11,6 +11,8 @@ from ..support.captures import capture, load
 from ..support.command import ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 @pytest.fixture
 def arguments(server: Server, client: redis.Redis) -> list[str]:

@@ -15,6 +15,8 @@ from ..support.command import ferryman
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 SYSTEMS = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())
 
 

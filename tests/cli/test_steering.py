@@ -17,6 +17,8 @@ from ..support.command import ferryman
 from ..support.servers import Server
 from ..support.workers import celery
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 LATER = 4_000_000_000_000
 

@@ -15,6 +15,8 @@ from ferryman.testing.keyspaces import dump, read_keyspace
 from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 AGE = 300_000_000
 """ms; older than any sign of a generated job's worker."""
 

@@ -26,6 +26,8 @@ from .kue import strategies as of_kue
 from .pjq import strategies as of_pjq
 from .qless import strategies as of_qless
 
+pytestmark = pytest.mark.in_turn
+
 FIRST_TIME = 1_900_000_000_000
 """Later than whatever else drawn jobs tell, Unix ms."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "family"

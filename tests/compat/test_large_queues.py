@@ -10,6 +10,8 @@ import redis
 from ferryman.compat import kickq, kombu
 from ferryman.compat.scripts import script
 
+pytestmark = pytest.mark.in_turn
+
 MANY = 2_500
 
 

@@ -23,6 +23,8 @@ from ferryman.testing.keyspaces import KeyspaceReading, dump, read_keyspace, sto
 from ..support.families import GENERATING
 from ..support.mending import NOW
 
+pytestmark = pytest.mark.in_turn
+
 TO_RUN = {State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE}
 GARBAGE = b"\x00lost"
 

@@ -26,6 +26,8 @@ from ..support.servers import Server
 from ..support.strategies import extra_values, lines
 from .kue.strategies import jobs
 
+pytestmark = pytest.mark.in_turn
+
 BARE = Job(id="1", queue="q", name="q", state=State.WAITING)
 
 

@@ -23,6 +23,8 @@ from ferryman.schema.steering import Action, JobFilter, Value
 from ..support.dumps import findings
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 FAMILIES = ("kue", "qless", "bee", "kickq", "pjq", "kombu")
 LEASE = 60_000
 HEADERS = b'"content-encoding":"utf-8","content-type":"application/json","headers":{},"properties":{"body_encoding":"base64"}'

@@ -13,6 +13,8 @@ from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
 from ..support.live_systems import SYSTEMS
 from ..support.workers import celery, worker
 
+pytestmark = pytest.mark.in_turn
+
 DELAYING = [system for system in SYSTEMS if system.live.can_delay and not system.live.carries_messages]
 HOUR = 3_600_000
 

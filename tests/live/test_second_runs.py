@@ -17,6 +17,8 @@ from ..support.proxy import proxy
 from ..support.topologies import wait_until
 from ..support.workers import TASKS, Ledger, Worker, send_to, worker
 
+pytestmark = pytest.mark.in_turn
+
 QUEUE = "story"
 (KUE,) = [system for system in SYSTEMS if system.family == "kue"]
 

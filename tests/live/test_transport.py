@@ -18,6 +18,8 @@ from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
 from ..support.live_systems import SYSTEMS, side_keys
 from ..support.topologies import wait_until
 
+pytestmark = pytest.mark.in_turn
+
 
 @pytest.fixture(params=SYSTEMS, ids=str)
 def broker(request, server) -> ForeignBroker:

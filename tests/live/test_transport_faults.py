@@ -17,6 +17,8 @@ from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
 from ..support.live_systems import SYSTEMS, side_keys
 from ..support.proxy import Cut, proxy
 
+pytestmark = pytest.mark.in_turn
+
 HOLDER = """
     import sys
     import ferryman.transport

@@ -13,6 +13,8 @@ from ..support.foreign_brokers import QUEUE, publish
 from ..support.live_systems import SYSTEMS
 from ..support.servers import GENERATIONS, generation
 
+pytestmark = pytest.mark.in_turn
+
 TAGGED = [system.family for system in SYSTEMS if get_family(system.family).has_hash_tags("{x}") and system.family != "qless"]
 
 

@@ -12,6 +12,10 @@ from ferryman.testing.keyspaces import dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..support.effort import examples
+
+pytestmark = pytest.mark.in_turn
+
 members, scores = st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9)
 zset_keys, set_keys, list_keys, hash_keys = ([f"{letter}{number}".encode() for number in range(2)] for letter in "zslh")
 commands = st.one_of(
@@ -34,7 +38,7 @@ def sent(client: redis.Redis, several: list[Command]) -> object:
     return dump(client)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(several=st.lists(commands, max_size=12))
 def test_joined_commands_have_the_effect_of_the_single_ones(client: redis.Redis, several: list[Command]) -> None:
     assert sent(client, joined(several)) == sent(client, several)

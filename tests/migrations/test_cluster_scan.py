@@ -23,6 +23,8 @@ from ..support.clusters import MASTERS, Cluster, cluster
 from ..support.servers import Server, ServerKind
 from ..support.topologies import Daemon
 
+pytestmark = pytest.mark.in_turn
+
 KEYS = 4000
 
 

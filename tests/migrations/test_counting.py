@@ -19,6 +19,8 @@ from ferryman.testing.keyspaces import store
 from ..support.captures import Capture, captures, load
 from ..support.servers import Server, free_port
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_262_676_000
 DAY_MS = 86_400_000
 SOUND = [each for each in captures("kue") if each.name != "crashed"]

@@ -18,6 +18,8 @@ from ferryman.testing.keyspaces import store
 from ..support.captures import Capture, capture, captures, load
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_800_000_000_000
 
 

@@ -29,6 +29,8 @@ from ..support.command import PROGRAM, ferryman
 from ..support.families import GENERATING
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_262_676_000
 CAPTURES = [case for system in sorted(path.name for path in DATA.iterdir() if path.is_dir()) for case in captures(system)]
 

@@ -22,6 +22,8 @@ from ferryman.testing.keyspaces import dump, read_keyspace, store
 from ..support.captures import Capture, captures, load
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_800_000_000_000
 
 

@@ -17,6 +17,8 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 JOBS = 300
 each_family = pytest.mark.parametrize("name", GENERATING)
 

@@ -22,10 +22,13 @@ from hypothesis import strategies as st
 from ..compat.kombu import strategies as kombu
 from ..compat.kue import strategies as kue
 from ..schema.native import strategies as native
+from ..support.effort import examples
 from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
-on_a_server = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+pytestmark = pytest.mark.in_turn
+
+on_a_server = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 KEYSPACES = {"kue": kue.entries("q"), "kombu": kombu.entries(), "ferryman": native.entries()}
 

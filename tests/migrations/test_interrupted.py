@@ -21,6 +21,8 @@ from ferryman.testing.keyspaces import dump, store
 from ..support.command import PROGRAM, ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 JOBS = 2400
 OPENING = 4
 """How often HSET changes a partition before its first batch."""

@@ -25,6 +25,8 @@ from ..support.captures import Capture, capture, captures, load
 from ..support.command import Outcome, ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 KUE = captures("kue")
 TARGETS = ["ferryman", "kue"]
 

@@ -19,6 +19,8 @@ from ..support.mending import NOW
 from ..support.native import jobs as publications
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 FINDING = ("kue", "kickq", "qless", "bee")
 """Foreign families that find a job by its id."""
 MISNAMED = {("qless/crashed-reqless", "mover")}

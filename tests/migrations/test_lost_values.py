@@ -17,6 +17,8 @@ from ..support.command import ferryman
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def scheduled(client: redis.Redis, family: KeyFamily) -> str:
     """The id of a scheduled job that has lost the time when it is due."""

@@ -25,6 +25,8 @@ from ..support.gate import When, gate
 from ..support.servers import Server
 from ..support.topologies import wait_until
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_262_676_000
 JOBS = 1800
 PARTS = 3

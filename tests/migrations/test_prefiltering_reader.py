@@ -26,6 +26,8 @@ from ferryman.testing.keyspaces import dump, read_keyspace, store
 from ..support.keyspace import inject_all
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_800_000_000_000
 JOBS = list(generate(600, 11, NOW))
 ADDRESS = Address.parse("ferryman://localhost/0?family=kue")

@@ -25,6 +25,8 @@ from ..support.captures import Capture, captures, load
 from ..support.servers import Server
 from ..support.snapshots import NOW, fill, plain, read, saved
 
+pytestmark = pytest.mark.in_turn
+
 CASES = [case for system in family_names() for case in captures(system) if case.rdb.exists()]
 
 

@@ -19,6 +19,8 @@ from ferryman.schema.fact import Entry
 
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def read(client: redis.Redis, *keys: str | bytes) -> list[Entry]:
     with open_pipeline(client) as pipe:

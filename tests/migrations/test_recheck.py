@@ -36,6 +36,8 @@ from ..support.moved import FAULTS, PACE, Moved
 from ..support.movers import moving
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 SYSTEMS = ("bee", "kickq", "kombu", "kue", "pjq", "qless")
 MOST_AUDITS = 40
 """Audits until one saw a job that was moving: mostly the first does."""

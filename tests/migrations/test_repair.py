@@ -32,6 +32,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..support.captures import capture
+from ..support.effort import examples
 from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
@@ -177,7 +178,7 @@ texts = st.binary(max_size=12)
 FINDING = Finding("KUE-1", Severity.ERROR, None, "", None, "")
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=texts,
     items=st.lists(texts, min_size=1, max_size=5),

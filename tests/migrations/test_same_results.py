@@ -29,6 +29,8 @@ from ferryman.testing.keyspaces import dump, store
 from ..support.captures import Capture, capture, captures, load
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 T = TypeVar("T")
 
 LOCAL = MemoryEngine()

@@ -11,6 +11,8 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 OTHERS = {"string": ("list", [b"x"])}
 """What stands there instead: a string, or a list where a string is right."""
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from ..support.bee import side_keys
+from ..support.effort import examples
 from ..support.servers import Server
 from .bee_original import UNFINISHED, OriginalBee, default_hash
 
@@ -352,6 +353,10 @@ def test_nothing_is_lost_or_runs_twice_beside_bee_itself(server: Server) -> None
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             machine,
             settings=settings(
-                max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=False
+                max_examples=examples(30),
+                stateful_step_count=25,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                derandomize=False,
             ),
         )

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from ..support.effort import examples
 from ..support.servers import Server
 from .kickq_original import OriginalKickq, Process, Running, Scheduler, Steps
 
@@ -411,7 +412,7 @@ def test_a_kickq_keyspace_in_use_stays_sound_in_random_histories(any_server: Ser
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             machine,
             settings=settings(
-                max_examples=35,
+                max_examples=examples(35),
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from ..support.dumps import findings
+from ..support.effort import examples
 from ..support.servers import Server
 
 QUEUE = "mail"
@@ -298,7 +299,7 @@ def test_no_history_of_both_loses_a_message_or_runs_one_twice(any_server: Server
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=40,
+                max_examples=examples(40),
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ..support.dumps import findings
+from ..support.effort import examples
 from ..support.servers import Server
 from .kue_original import Original
 
@@ -398,7 +399,7 @@ def test_no_history_loses_a_job_or_runs_it_twice_or_leaves_what_an_audit_finds(a
         run_state_machine_as_test(
             type("KueKeyspaceOnServer", (KueKeyspace,), {"client": client}),
             settings=settings(
-                max_examples=60,
+                max_examples=examples(60),
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from ..support.effort import examples
 from ..support.servers import Server
 from .native_queue import STEERED, QueueModel
 
@@ -396,7 +397,7 @@ def test_every_history_keeps_each_job_in_one_place_and_in_order(
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=60,
+                max_examples=examples(60),
                 stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from ..support.dumps import findings
+from ..support.effort import examples
 from ..support.foreign_keys import everything, seen, side_keys
 from ..support.pjq_program import Program, accepted, done
 from ..support.servers import Server
@@ -275,7 +276,7 @@ def test_no_history_loses_doubles_or_leaves_anything(any_server: Server) -> None
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=50,
+                max_examples=examples(50),
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

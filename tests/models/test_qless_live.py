@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ..support.dumps import findings
+from ..support.effort import examples
 from ..support.foreign_keys import side_keys
 from ..support.qless_original import OriginalQless
 from ..support.servers import Server
@@ -249,7 +250,7 @@ def test_histories_of_a_queue_that_qless_and_ferryman_share(server: Server) -> N
     with server.client() as client:
         machine = type("QlessInUse", (QlessInUse,), {"client": client})
         profile = settings(
-            max_examples=40,
+            max_examples=examples(40),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -17,6 +17,8 @@ from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ..support.command import ferryman
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 
 

@@ -25,6 +25,8 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def fill(server: Server, client: redis.Redis, name: str, jobs: int = 300) -> tuple[Address, list[Job]]:
     family = get_family(name)

@@ -19,6 +19,8 @@ from ..support.families import GENERATING
 from ..support.mending import NOW
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 
 def _pages(address: Address, queue: str, state: State, limit: int, *, newest: bool = False) -> Iterator[Job] | None:
     """All jobs, page by page; None where there are no pages."""

@@ -20,6 +20,8 @@ from ferryman.schema.steering import Action, JobFilter
 
 from ..support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 scripts = QueueScripts()
 HEAD = b'{"content-type":"application/json","headers":{"task":"send","id":"x"}}\n'
 JOBS = 3000

@@ -17,6 +17,8 @@ from ferryman.migrations.engine.tables import decode_text
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ..support.effort import examples
+
 digests = st.builds(
     JobDigest,
     number=st.integers(0, 5),
@@ -69,7 +71,7 @@ def expected(sides: list[list[JobDigest]]) -> tuple[Counter[object], Counter[obj
     return rows, positions, matched
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(digests, max_size=8), st.lists(digests, max_size=8), st.data())
 def test_digests_are_compared_as_each_of_them_would_be(ours, theirs, data) -> None:
     # As digests have it: jobs of one name have one number, and others may have the same by chance.

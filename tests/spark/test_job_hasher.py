@@ -13,6 +13,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ..compat.kue.strategies import jobs
+from ..support.effort import examples
 from ..support.prefiltering import table_of
 from ..support.toy import TOY
 
@@ -62,7 +63,7 @@ def test_no_text_is_taken_for_another() -> None:
     assert len({digest(evolve(job, error=name), KUE) for name in names}) == len(names)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(jobs(), min_size=1, max_size=3), st.sets(st.sampled_from(JOB_FIELDS), max_size=3), st.sampled_from([KUE, TOY]))
 def test_digests_of_a_table_are_those_of_its_jobs(those: list[Job], fields: set[str], target: Any) -> None:
     changes = ({name: getattr(job, name) for name in fields - {"id", "queue", "state"}} for job in those)

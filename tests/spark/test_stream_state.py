@@ -15,6 +15,8 @@ from ferryman.spark.stream_state import BEGINNING, StreamState
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ..support.effort import examples
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> StreamState:
@@ -70,7 +72,7 @@ def test_what_is_there_at_the_beginning_can_be_left_out(state: StreamState) -> N
     assert polls(state, old, [*old, *new], silently=True) == [[], new]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sets(st.integers(0, 6)), max_size=8))
 def test_whatever_comes_and_goes_nothing_is_reported_twice_and_nothing_missed(seen_at_polls: list[set[int]]) -> None:
     with TemporaryDirectory() as folder:

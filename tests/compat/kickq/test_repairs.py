@@ -17,6 +17,8 @@ from ...support.mending import stored_in
 from ...support.servers import Server
 from .keyspaces import CREATED, DAY, DELAYED, FAILED, NOW, SUCCESS, record
 
+pytestmark = pytest.mark.in_turn
+
 RULES = sorted(FAMILY.injectable, key=lambda rule: int(rule.removeprefix("KICKQ-")))
 
 

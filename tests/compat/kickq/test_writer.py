@@ -22,6 +22,8 @@ from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 from .keyspaces import CREATED, DAY, DELAYED, NOW, record
 
+pytestmark = pytest.mark.in_turn
+
 at = Roundtrip(FAMILY, "kickq", NOW)
 VALID = ("healthy", "custom-prefix", "older-version")
 UNSORTED = ("older-version-0.0.13", "older-version-0.0.10")

@@ -22,6 +22,8 @@ from ...support.servers import Server
 from ...support.workers import Ledger, worker
 from .messages import held, message
 
+pytestmark = pytest.mark.in_turn
+
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
 TARGET_DB = 2

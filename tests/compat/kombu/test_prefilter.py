@@ -23,6 +23,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from .messages import NOW, SEP, bound, held, message, queued, text
 from .strategies import entries, messages, texts
 
@@ -59,7 +60,7 @@ def expected(keys: Iterable[Entry], prefix: str = "") -> Seen:
     return sorted(seen.findings(), key=repr), census, seen.keyspace.totals
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(entries(), max_size=10, unique_by=lambda entry: entry.key), st.sampled_from(["", "app1:"]))
 def test_an_audit_of_any_keys_finds_and_counts_the_same(keys: list[Entry], prefix: str) -> None:
     found, accepted = prefiltered(keys, prefix)
@@ -74,7 +75,7 @@ waiting = st.sampled_from(["celery", "emails", "app1:celery"]).flatmap(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(waiting, max_size=4, unique_by=lambda task: task[:2]),
     st.lists(st.sampled_from(["tag-1", "tag-2"]), unique=True),

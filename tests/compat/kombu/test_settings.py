@@ -18,6 +18,8 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 ENGINE = LocalEngine()
 EVERY_STEP = list(range(10))
 PRIORITIES = (0, 2, 3, 5, 9)

@@ -24,6 +24,8 @@ from ...support.servers import Server
 from . import messages, strategies
 from .messages import NOW, bound, held, message, one, queued, text
 
+pytestmark = pytest.mark.in_turn
+
 at = Roundtrip(FAMILY, "", NOW)
 
 each_capture = pytest.mark.parametrize("case", captures("kombu"), ids=str)

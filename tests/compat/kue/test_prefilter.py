@@ -14,6 +14,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from ...support.prefiltering import accept
 from .strategies import fields, texts
 
@@ -64,7 +65,7 @@ def as_is(record: dict[bytes, bytes], lease: float, *, for_transfer: bool = Fals
     return entries, accepted
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2), leases)
 def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, lease) -> None:
     stored = stored_as(job)
@@ -80,7 +81,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     assert FAMILY.prefilter(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(ALL_JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2), leases)
 def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_transfer(job, changes, missing, lease) -> None:
     record = {name: value for name, value in {**stored_as(job), **changes}.items() if name not in missing}

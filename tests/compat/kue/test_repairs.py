@@ -15,6 +15,8 @@ from ...support.captures import capture, load
 from ...support.mending import NOW, stored_in
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 RULES = sorted({rule.id for rule in FAMILY.rules}, key=lambda rule: int(rule.removeprefix("KUE-")))
 
 

@@ -20,6 +20,8 @@ from ...support.captures import Capture, capture, captures
 from ...support.roundtrip import Roundtrip, on_a_server
 from . import strategies
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_800_000_000_000
 at = Roundtrip(FAMILY, "q", NOW)
 

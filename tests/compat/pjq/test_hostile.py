@@ -18,10 +18,11 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from .strategies import CONTAINERS, NOW_MS, OLD, WORKERS, entries, usual_type
 
 GENEROUS_SECONDS = 10.0
-any_time = settings(max_examples=60)
+any_time = settings(max_examples=examples(60))
 """Texts that cost some time are among those that are drawn."""
 
 

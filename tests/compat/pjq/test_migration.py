@@ -12,6 +12,8 @@ from ...support.captures import Capture, captures, load
 from ...support.command import ferryman
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW_MS = 1_800_000_000_000
 TARGET_DB = 2
 

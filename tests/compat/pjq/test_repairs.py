@@ -13,6 +13,8 @@ from ...support.captures import capture, load
 from ...support.mending import stored_in
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 RULES = sorted(FAMILY.injectable, key=lambda rule: int(rule.removeprefix("PJQ-")))
 
 

@@ -18,6 +18,8 @@ from ...support.captures import Capture, capture, captures
 from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
+pytestmark = pytest.mark.in_turn
+
 NOW = strategies.NOW_MS
 at = Roundtrip(FAMILY, "", NOW)
 

@@ -14,6 +14,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from .strategies import entries
 
 DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
@@ -21,7 +22,7 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 LARGE = b'"' + b"x" * 5_000_000 + b'"'
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries(), max_size=8))
 def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: list[Entry]) -> None:
     client.flushdb()

@@ -11,6 +11,8 @@ from ...support.captures import Capture, captures, load
 from ...support.command import ferryman
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 TARGET_DB = 2
 
 REFUSED = {

@@ -16,6 +16,8 @@ from ferryman.testing.keyspaces import KeyspaceReading, dump, read_keyspace, sto
 
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 reqless = pytest.importorskip("reqless", reason="the real software is not installed (pip install reqless)")
 
 

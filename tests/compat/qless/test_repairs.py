@@ -14,6 +14,8 @@ from ...support.captures import Capture, capture, load
 from ...support.mending import stored_in
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 RULES = list(dict.fromkeys(rule.id for rule in FAMILY.rules))
 NOT_INJECTABLE = {"QLESS-35", "QLESS-RECUR"}
 """Takes two running jobs that share a throttle; and what is no fault."""

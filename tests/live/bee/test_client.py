@@ -13,6 +13,8 @@ from ferryman.schema.errors import KeyspaceRefused, UsageError
 from ...support.bee import side_keys
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 T = 1_800_000_000_000
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ferryman.schema.live import ForeignDelivery
 
 from .served import ANN, BOB, Keyspace, T
+
+pytestmark = pytest.mark.in_turn
 
 
 def test_damaged_jobs_are_in_nobodys_way(bee: Keyspace) -> None:

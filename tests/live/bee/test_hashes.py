@@ -13,6 +13,8 @@ from ferryman.schema.live import NewJob
 
 from .served import ANN, Keyspace, T
 
+pytestmark = pytest.mark.in_turn
+
 WRITTEN = [
     ("[]", "{}"),
     ('["text"]', '["text"]'),

@@ -13,6 +13,8 @@ from ferryman.schema.errors import KeyspaceRefused
 from ...support.bee import events, keyspace
 from .served import ANN, Keyspace, T
 
+pytestmark = pytest.mark.in_turn
+
 
 def test_an_empty_keyspace_and_one_of_bee_can_be_served_and_a_look_writes_nothing(bee: Keyspace) -> None:
     bee.send(bee.live.look())

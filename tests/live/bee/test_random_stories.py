@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ...models.bee_original import UNFINISHED
 from ...support.bee import events, keyspace
+from ...support.effort import examples
 from ...support.servers import Server
 from .processes import Bee, Ferryman, Process
 
@@ -127,7 +128,10 @@ def test_every_story_ends_the_same(server: Server) -> None:
     with server.client() as first, server.client(db=1) as second:
 
         @settings(
-            max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), suppress_health_check=list(HealthCheck)
+            max_examples=examples(60),
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate),
+            suppress_health_check=list(HealthCheck),
         )
         @given(stories)
         def ends_the_same(steps: list[Step]) -> None:

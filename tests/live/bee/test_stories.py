@@ -15,6 +15,8 @@ import redis
 from ...support.bee import events, keyspace, side_keys
 from .processes import LEASE, Bee, Ferryman, Process
 
+pytestmark = pytest.mark.in_turn
+
 T = 1_800_000_000_000
 """When all stories begin."""
 MINUTE = 60_000

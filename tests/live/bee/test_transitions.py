@@ -15,6 +15,8 @@ from ferryman.schema.native.scripts.results import Purged, Renewed
 from ...support.bee import events, keyspace, side_keys
 from .served import ANN, BOB, Keyspace, T
 
+pytestmark = pytest.mark.in_turn
+
 # Deliveries
 
 

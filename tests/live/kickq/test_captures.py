@@ -19,6 +19,8 @@ from ...models.kickq_original import OriginalKickq
 from ...support.captures import Capture, capture, captures, load
 from .tellers import Listener, OriginalTeller, OurTeller, Teller, keys_of, side_keys
 
+pytestmark = pytest.mark.in_turn
+
 OLDER = {
     "older-version": {"error_name": "errorMessage"},
     "older-version-0.0.13": {"error_name": "errorMessage"},

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...models.kickq_original import new_item
+from ...support.effort import examples
 from ...support.servers import Server
 
 T0 = 1_800_000_000_000
@@ -57,7 +58,7 @@ def test_a_run_leaves_every_member_as_it_was_that_it_does_not_speak_of(any_serve
 
 
 def _holds_for_any_document(client: redis.Redis) -> None:
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
     @given(documents(), st.sampled_from(["fail", "complete", "requeue"]))
     def check(document: bytes, end: str) -> None:
         client.flushdb()

@@ -11,6 +11,8 @@ from ferryman.compat.members import stringify
 
 from .tellers import Listener, OriginalTeller, OurTeller, Teller, keys_of, side_keys
 
+pytestmark = pytest.mark.in_turn
+
 T0 = 1_800_000_000_000
 SECOND, MINUTE = 1000, 60_000
 DAY = 86_400_000

@@ -22,6 +22,8 @@ from ...models.kickq_original import OriginalKickq
 from ...support.servers import GENERATIONS, generation
 from .tellers import Listener, OriginalTeller, keys_of, side_keys
 
+pytestmark = pytest.mark.in_turn
+
 T0 = 1_800_000_000_000
 LEASE = 30_000
 DAY = 86_400_000

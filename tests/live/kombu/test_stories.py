@@ -13,6 +13,8 @@ from ...support.captures import capture, load
 from ...support.servers import Server
 from .tellers import Original, Ours, Teller, keyspace
 
+pytestmark = pytest.mark.in_turn
+
 Story = Callable[[Teller], Iterator[Any]]
 
 

@@ -19,6 +19,8 @@ from ferryman.schema.live import NewJob
 
 from ...support.dumps import dump
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_263_735_123
 LEASE = 30_000
 HOUR = 3_600_000

@@ -14,6 +14,8 @@ from ferryman.schema.live import Failure
 from ...support.captures import Capture, capture, load
 from ...support.dumps import dump
 
+pytestmark = pytest.mark.in_turn
+
 NAMES = ("healthy", "custom-prefix", "hash-tag", "older-0.9.6", "older-0.8.12", "older-version")
 TIMES = ("created_at", "updated_at", "started_at", "failed_at", "duration")
 NOW = 1_900_000_000_000

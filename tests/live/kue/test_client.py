@@ -15,6 +15,8 @@ from ...support.dumps import dump
 from ...support.servers import Server
 from .keyspace import NOW, World
 
+pytestmark = pytest.mark.in_turn
+
 
 def test_a_job_goes_its_way_from_put_to_its_result(server: Server) -> None:
     with KueClient(server.url()) as ours:

@@ -12,6 +12,8 @@ from ferryman.schema.live import Failure
 from ...support.dumps import changes, dump, findings
 from .keyspace import LEASE, NOW, ROOT, World, at
 
+pytestmark = pytest.mark.in_turn
+
 LATER = NOW + 40
 
 

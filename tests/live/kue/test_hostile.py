@@ -11,8 +11,11 @@ from ferryman.schema.live import Failure
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from ...support.servers import Server
 from .keyspace import NOW, World
+
+pytestmark = pytest.mark.in_turn
 
 TEXTS = st.sampled_from(
     ["", "0", "-1", "1.5", "1e400", "nan", "inf", "-inf", "0x10", "abc", "true", "null", "[]", "{}", '{"type":1,"delay":"x"}',
@@ -28,7 +31,7 @@ records = st.dictionaries(st.sampled_from(FIELDS), st.none() | TEXTS, max_size=5
 def test_no_record_stops_a_consumer(any_server: Server) -> None:
     with any_server.client(db=8) as client:
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(records, records, st.sampled_from(["complete", "fail", "retry", "requeue", "progress", "timers", "lapse"]))
         def check(before: dict[str, Any], after: dict[str, Any], how: str) -> None:
             client.flushdb()

@@ -14,6 +14,8 @@ from ferryman.schema.live import NewJob
 from ...support.dumps import dump
 from .keyspace import NOW, ROOT, World, at
 
+pytestmark = pytest.mark.in_turn
+
 NEW = {
     "type": "mail",
     "data": '{"a":1}',

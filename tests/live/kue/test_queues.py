@@ -18,6 +18,8 @@ from ...support.dumps import dump
 from ...support.servers import Server
 from .keyspace import NOW, World
 
+pytestmark = pytest.mark.in_turn
+
 
 @pytest.mark.parametrize(
     ("state", "only", "role"),

@@ -12,6 +12,8 @@ from ...support.captures import capture, load
 from ...support.dumps import changes, dump
 from .keyspace import LEASE, NOW, ROOT, World, at
 
+pytestmark = pytest.mark.in_turn
+
 
 def test_taking_a_job_writes_what_kues_worker_writes(world: World) -> None:
     world.job(1, priority="-3", max_attempts="4", attempts="1")

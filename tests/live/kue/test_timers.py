@@ -11,6 +11,8 @@ from ferryman.schema.native.scripts.results import Renewed
 from ...support.dumps import changes, dump
 from .keyspace import LEASE, NOW, ROOT, World, at
 
+pytestmark = pytest.mark.in_turn
+
 
 def tick(world: World, now: int, **options: Any) -> Any:
     (call,) = world.live.timers(now=now, **options)

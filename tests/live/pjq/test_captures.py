@@ -20,6 +20,8 @@ from ...support.captures import Capture, capture, captures, load
 from ...support.dumps import findings
 from ...support.foreign_keys import seen, side_keys
 
+pytestmark = pytest.mark.in_turn
+
 SERVED = [case for case in captures("pjq") if case.name not in ("crashed", "older-version")]
 each_served = pytest.mark.parametrize("case", SERVED, ids=str)
 

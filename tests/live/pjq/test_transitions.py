@@ -20,6 +20,8 @@ from ...support.foreign_keys import everything, seen, side_keys
 from ...support.pjq_program import Program, accepted, done, run
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_262_501_573
 ISO = "2026-11-21T12:01:41.573000Z"
 S = NOW / 1000

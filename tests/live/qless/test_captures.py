@@ -11,6 +11,8 @@ from ferryman.compat.qless.live import Core
 
 from ...support.captures import Capture, capture, load
 
+pytestmark = pytest.mark.in_turn
+
 CORES: dict[str, Core] = {"healthy": "final", "pypi-0.11.4": "unified", "reqless-0.13.3": "reqless"}
 COUNTED = ("waiting", "running", "stalled", "scheduled", "depends", "recurring", "paused")
 

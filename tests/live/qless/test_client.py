@@ -13,6 +13,8 @@ from ferryman.schema.live import Failure
 
 from ...support.servers import Server
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_000_000_125
 
 

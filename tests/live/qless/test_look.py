@@ -13,6 +13,8 @@ from ferryman.schema.live import NewJob
 from ...support.captures import capture, load
 from ...support.foreign_keys import everything
 
+pytestmark = pytest.mark.in_turn
+
 SERVED = ("healthy", "pypi-0.11.4", "reqless-0.13.3", "odd", "crashed")
 REFUSED = {
     "older-version": "qless of 2012",

@@ -19,6 +19,8 @@ from ferryman.schema.native.scripts.results import Removed, Renewed, Role
 from ...support.dumps import findings
 from ...support.foreign_keys import everything, seen, side_keys
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_000_000_125
 LEASE = 30_000
 LIVE = QlessLive()

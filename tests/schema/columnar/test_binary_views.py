@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support.binary_views import WAYS, Way, numbered, stored
+from ...support.effort import examples
 
 raws = st.binary(max_size=6) | st.sampled_from([b"", b"\0", b"\0\0", b"a", b"ab", b"b", b"x" * 300])
 
@@ -200,7 +201,7 @@ def test_equal_texts_share_a_code_in_order_of_appearance(case: tuple[BinaryViews
 
 
 @given(st.integers(0, 2**32), st.integers(1001, 5000), st.sampled_from(WAYS))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_codes_are_right_for_thousands_of_texts(seed: int, count: int, way: Way) -> None:
     random = Random(seed)
     distinct = {b"%d" % number for number in range(count)} | {random.randbytes(random.randrange(12)) for _ in range(count)}

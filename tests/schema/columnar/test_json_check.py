@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support.binary_views import WAYS, Way, stored
+from ...support.effort import examples
 
 BLANKS = [b"", b" ", b"\n", b"\r", b"\t", b" \r\n\t "]
 NO_BLANKS = [b"\0", b"\v", b"\f", b"\x1f", b"\x7f", b"\xa0", b"\xc2\x85", b"\xc2\xa0", b"\xe2\x80\xa8", b"\xe3\x80\x80"]
@@ -141,7 +142,7 @@ def test_sound_json_is_json(case: tuple[BinaryViews, list[bytes]]) -> None:
 
 
 @given(stored(broken()))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_broken_json_is_json_only_if_python_says_so(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 

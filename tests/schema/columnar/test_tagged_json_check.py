@@ -14,6 +14,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from ...support.binary_views import WAYS, Way
+from ...support.effort import examples
 
 names = st.sampled_from(["a", "ab", "b", "kue", "fields", "", "é", '"', *sorted(MARKS)]) | st.text(max_size=3)
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
@@ -63,7 +64,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(extras, st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 3), st.booleans())
 @example({"kue": {"a": {"b64": "AB=="}}}, 0, b"", 0, False)
 def test_what_is_plain_would_be_encoded_so_again(extra: dict[str, Any], at: int, put: bytes, cut: int, spoil: bool) -> None:

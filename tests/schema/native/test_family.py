@@ -23,6 +23,7 @@ from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from ...support.native import LEASE, Send
 
 PREFIX = "ferryman"
@@ -139,7 +140,7 @@ def test_a_job_of_any_family_is_stored_and_read_back(job: Job) -> None:
     assert job_of(job.id, job.queue, stored) == job
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(jobs, min_size=1, max_size=5, unique_by=lambda job: job.id))
 def test_jobs_written_to_a_server_are_read_back_however_often(any_server: Any, found: list[Job]) -> None:
     found = [evolve(job, queue="q", worker=f"w{job.id}") for job in found]

@@ -17,6 +17,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from ...support.prefiltering import accept
 from .strategies import fields, texts
 
@@ -63,7 +64,7 @@ def subject_of(record: Entry, zset: Entry) -> Subject:
     return FAMILY.prefilter(PREFIX, NOW).subject(record.key, flat, [Member(zset.key, member, score, zset.offset)], [])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2), st.sets(fields, max_size=2), st.none() | scores)
 def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, score) -> None:
     record, (zset,) = stored(job)

@@ -16,6 +16,7 @@ from ferryman.testing.keyspaces import dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.effort import examples
 from ...support.native import LEASE, Send, ids, jobs
 
 NOW = 1_700_000_000_000
@@ -41,7 +42,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(order=st.sampled_from(["ascending", "descending"]), history=histories)
 def test_whatever_was_before_it_leaves_the_same_keyspace_as_the_long_script(
     any_server: Any, order: Any, history: list[tuple[Any, ...]]

@@ -12,6 +12,7 @@ from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ....support.effort import examples
 from ....support.prefiltering import accept_both, numbers, without
 from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, leases, stored_as
@@ -44,7 +45,7 @@ def test_names_of_records_and_logs(keys: list[bytes]) -> None:
     assert BATCH.owners(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.owner, keys)))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(
     st.lists(st.tuples(st.sampled_from(ALL_JOBS), st.dictionaries(fields, edges, max_size=2)), min_size=1),
     st.lists(st.none() | fields, min_size=1, max_size=3),

@@ -20,6 +20,7 @@ from ferryman.schema.totals import Totals
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ....support.effort import examples
 from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of
 from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, stored_as
@@ -54,7 +55,7 @@ def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes
     return Keys(b"%b:job:%d" % (PREFIX.encode(), job_id), record, members, logs)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data())
 def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataObject) -> None:
     base = stored_as(data.draw(st.sampled_from(ALL_JOBS)))

@@ -13,6 +13,7 @@ from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ....support.effort import examples
 from ....support.prefiltering import accept_both, numbers, without
 from ..strategies import fields, texts
 from ..test_prefilter import NOW, PLAIN, PREFIX, scores, stored
@@ -45,7 +46,7 @@ def test_names_of_records(those: list[bytes]) -> None:
     assert BATCH.owners(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.owner, those)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2)), min_size=1),
     st.lists(st.none() | fields, min_size=1, max_size=3),

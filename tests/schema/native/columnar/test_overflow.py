@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ....compat.kue.strategies import jobs as any_jobs
 from ....support.binary_views import WAYS, Way
+from ....support.effort import examples
 
 WHOLE = ("priority", "updated_at", "max_attempts", "ttl")
 
@@ -40,7 +41,7 @@ def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
     return Overflow(fields, others, [columns.roles[row].decode(), float(columns.scores[row])])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.lists(st.tuples(any_jobs(), st.randoms(use_true_random=False)), min_size=1, max_size=3), st.sampled_from(WAYS), st.data()
 )

@@ -18,6 +18,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ....compat.kue.strategies import jobs as any_jobs
+from ....support.effort import examples
 from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
 from ..strategies import fields as field_names
 from ..strategies import texts
@@ -53,7 +54,7 @@ def check(jobs: list[Job]) -> None:
     assert written == expected
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.sampled_from(JOBS),
     st.lists(any_jobs(), min_size=1, max_size=4),
@@ -140,7 +141,7 @@ def check_read(those: list[Keys]) -> int:
     return tabled
 
 
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 @given(st.sampled_from(UNHELD), st.sets(field_names, max_size=1), st.data())
 def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(job, missing, data) -> None:
     names = data.draw(st.sets(field_names, max_size=1))
