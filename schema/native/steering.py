@@ -27,7 +27,7 @@ from .scripts.queue_scripts import queue_keys
 from .scripts.script_replies import result
 from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, check_priority, priority_of
 
-STEP_MICROSECONDS = 1000
+STEP_MICROSECONDS = 2000
 """For how long one step of a bulk action goes on looking at more jobs: others wait meanwhile."""
 MAX_MOVES = 100
 """Jobs that go to other queues at once."""

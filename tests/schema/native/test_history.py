@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
-from ferryman.schema.native.scripts.history import BUCKETS, NO_TIMES, STEPS, Histogram
+from ferryman.schema.native.scripts.history import BUCKETS, NO_TIMES, STEPS, Histogram, bound_ms
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
@@ -75,6 +75,59 @@ def test_waits_of_delayed_jobs_begin_when_they_are_due(send: Send) -> None:
     send(scripts.publish("q", "p", jobs(1, due_ms=START + 500), now=START))
     send(scripts.take("q", "me", 1, LEASE, now=START + 520))
     assert send(scripts.times("q")).wait.sum_ms == 20
+
+
+def batch(send: Send, size: int, apart: int = 10) -> tuple[list[str], int]:
+    """So many jobs published some ms after each other, and taken at once. Gives their ids and the time of the take."""
+    for number in range(1, size + 1):
+        send(scripts.publish("q", "p", jobs(number), now=START + number * apart))
+    end = START + (size + 1) * apart
+    return ids(send(scripts.take("q", "me", size, LEASE, now=end))), end
+
+
+def timed(client: redis.Redis) -> int:
+    """How often one field of a hash was read: what an ack does for each job that it times."""
+    return int(client.info("commandstats").get("cmdstat_hget", {"calls": 0})["calls"])
+
+
+@pytest.mark.parametrize("size", [1, 15])
+def test_each_of_up_to_15_jobs_at_once_is_timed(send: Send, size: int) -> None:
+    taken, end = batch(send, size)
+    send(scripts.ack("q", "me", taken, now=end + 7))
+    times = send(scripts.times("q"))
+    assert (times.wait.count, times.wait.sum_ms) == (size, sum(10 * number for number in range(1, size + 1)))
+    assert (times.run.count, times.run.sum_ms) == (size, 7 * size)
+
+
+@pytest.mark.parametrize("size", [16, 23, 24, 31, 100])
+def test_of_more_jobs_some_are_timed_that_stand_for_all_and_counters_are_exact(
+    send: Send, client: redis.Redis, size: int
+) -> None:
+    taken, end = batch(send, size)
+    before = timed(client)
+    send(scripts.ack("q", "me", taken, now=end + 7))
+    assert 8 <= timed(client) - before <= 15
+    times = send(scripts.times("q"))
+    assert (times.run.count, times.run.sum_ms) == (size, 7 * size)
+    waits = [10 * number for number in range(1, size + 1)]
+    assert times.wait.count == size
+    assert times.wait.mean_ms == pytest.approx(sum(waits) / size, rel=0.1), "those that are timed are evenly spread"
+    assert sum(number for bucket, number in enumerate(times.wait.counts) if bound_ms(bucket) < waits[0]) == 0
+    assert sum(times.wait.counts[bucket] for bucket in range(BUCKETS) if bound_ms(bucket) >= 2 * waits[-1]) == 0
+    counters = send(scripts.counters("q"))
+    assert (counters["published"], counters["delivered"], counters["acked"]) == (size, size, size)
+
+
+def test_a_sample_stands_only_for_jobs_that_it_is_of(send: Send) -> None:
+    taken, end = batch(send, 60)
+    send(scripts.release("q", "me", taken[:20], now=end))
+    again = ids(send(scripts.take("q", "me", 60, LEASE, now=end + 1)))
+    assert len(again) == 20
+    assert send(scripts.times("q")).wait.count == 60, "20 of them have waited before"
+    send(scripts.ack("q", "me", taken[:30], now=end + 5))
+    verdicts = send(scripts.ack("q", "me", taken, now=end + 5))
+    assert (verdicts.count("lost"), verdicts.count("acked")) == (30, 30)
+    assert send(scripts.times("q")).run.count == 60
 
 
 def test_one_that_is_switched_off_keeps_nothing_and_one_that_is_switched_on_again_begins_anew(

@@ -71,14 +71,18 @@ return reply_of(function()
   sample(now)
   has_blocked = call('EXISTS', BLOCKED) == 1 -- others may be let go on meanwhile, but none comes
   local verdicts, runs = {}, {}
-  local acked, cancelled = 0, 0
+  local acked, cancelled, looked_at = 0, 0, 0
+  local first, step = sampling(#ARGV - 2)
   for i = 3, #ARGV do
     local id = ARGV[i]
     local key = call('ZSCORE', HELD_HERE, id) and HELD_HERE or returned_to(id)
     if not key then
       append(verdicts, 'lost')
     else
-      append(runs, run_time(now, id))
+      if (i - 2) % step == first % step then
+        looked_at = looked_at + 1
+        append(runs, run_time(now, id))
+      end
       end_job(now, id, key)
       if key == HELD_HERE then
         append(verdicts, 'acked')
@@ -89,7 +93,7 @@ return reply_of(function()
       end
     end
   end
-  observe(RUNS, runs)
+  observe(RUNS, runs, looked_at, acked + cancelled)
   count('acked', acked)
   count('cancelled', cancelled)
   if queue.retention then

@@ -54,10 +54,16 @@ local function read_terms(id)
   return map, bytes
 end
 
--- For how long a job has waited that is delivered for the first time: from its publish, or from its due time.
-local function wait_time(now, terms)
-  local published = not terms.deliveries and tonumber(terms.published_at)
-  return published and now - math.max(published, tonumber(terms.due_at) or published) or nil
+-- Counts for how long jobs have waited that are delivered for the first time: from their publish, or from their due time.
+local function observe_waits(now, jobs)
+  local waits, looked_at = {}, 0
+  local first, step = sampling(#jobs)
+  for i = first, #jobs, step do
+    local published = tonumber(jobs[i].published_at)
+    looked_at = looked_at + 1
+    append(waits, published and now - math.max(published, tonumber(jobs[i].due_at) or published))
+  end
+  observe(WAITS, waits, looked_at, #jobs)
 end
 
 -- The fields of a job as pairs, but for a message that is longer than a reply may be.
@@ -75,13 +81,13 @@ local function read_fields(id, bytes)
 end
 
 -- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, the ids of the others, the bytes of the
--- first ones, whether it has stopped before there was no room or no job, and for how long those have waited.
+-- first ones, whether it has stopped before there was no room or no job, and the terms of those never delivered before.
 local function select_jobs(now)
   local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
-  local chosen, refused, waits = {}, {}, {}
+  local chosen, refused, new = {}, {}, {}
   local from, used, freed = 0, 0, 0
   if queue.paused then
-    return chosen, refused, used, false, waits
+    return chosen, refused, used, false, new
   end
   while #chosen < room and #refused < MAX_PER_CALL do
     local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
@@ -107,18 +113,18 @@ local function select_jobs(now)
         append(refused, id)
       else
         if #chosen > 0 and used + bytes > space then
-          return chosen, refused, used, true, waits
+          return chosen, refused, used, true, new
         end
         used = used + bytes
-        append(waits, wait_time(now, terms))
+        append(new, not terms.deliveries and terms or nil)
         append(chosen, {id, score, (tonumber(terms.deliveries) or 0) + 1, fields or read_fields(id, bytes)})
       end
       if freed > MAX_FREED_BYTES then
-        return chosen, refused, used, true, waits
+        return chosen, refused, used, true, new
       end
     end
   end
-  return chosen, refused, used, #refused >= MAX_PER_CALL or #chosen == MAX_PER_CALL, waits
+  return chosen, refused, used, #refused >= MAX_PER_CALL or #chosen == MAX_PER_CALL, new
 end
 
 local function deliver(now, chosen, is_left_out)
@@ -176,8 +182,8 @@ return reply_of(function()
     next_due = lowest_score(SCHEDULED)
   end
   reclaim(now, MAX_PER_CALL)
-  local chosen, refused, bytes, more, waits = select_jobs(now)
-  observe(WAITS, waits)
+  local chosen, refused, bytes, more, new = select_jobs(now)
+  observe_waits(now, new)
   deliver(now, chosen, bytes > space)
   if #chosen == 0 or no_ack then
     renew_lease(CONSUMERS, HELD .. consumer, consumer, now, lease)
