@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.schema.connection.permission import Forbidden
 from ferryman.transport import revoke
-from ferryman.transport.errors import CONNECTION_ERRORS
+from ferryman.transport.errors import CONNECTION_ERRORS, LeaseLapsed
 from kombu import Connection, Consumer, Exchange, Queue
 
 from ..support.acl import KUE, kue_shop_rule, patterns, user
@@ -89,6 +89,24 @@ def test_a_job_of_a_killed_consumer_is_delivered_again_when_its_lease_has_lapsed
             assert message.headers["ferryman"]["id"] == job_id
     assert (broker.size().waiting, broker.size().held) == (0, 0)
     assert side_keys(broker.server.client()) == set()
+
+
+def test_a_consumer_that_was_frozen_beyond_its_lease_is_told_before_it_takes_again(broker):
+    if broker.system.family in OWN_LOCKS:
+        pytest.skip("the system's own lock has to lapse")
+    broker.put({"n": 1})
+    with broker.connection(lease=1) as connection:
+        channel = connection.default_channel
+        assert channel.basic_get(QUEUE)
+        channel.renewer.remove(channel.leases)  # whose thread is frozen for longer
+        with broker.connection(lease=30) as other:
+            (inherited,) = receive(other)
+            broker.put({"n": 2})
+            with pytest.raises(LeaseLapsed):
+                channel.basic_get(QUEUE)
+            assert broker.size().waiting == 1
+            (message,) = receive(other)
+            assert [each.payload[0][0]["n"] for each in (inherited, message)] == [1, 2]
 
 
 def test_a_job_is_kept_for_as_long_as_its_consumer_lives(broker):
