@@ -53,12 +53,14 @@ def _axe() -> str:
     return (files("axe_core_python") / "axe.min.js").read_text("utf-8")
 
 
-def accessibility_violations(driver: webdriver.Chrome) -> list[str]:
-    """What axe-core finds wrong with the page that is shown, contrast included: the rule and where."""
+def accessibility_violations(driver: webdriver.Chrome, *rules: str) -> list[str]:
+    """What axe-core finds wrong with the page that is shown, contrast included: the rule and where.
+
+    ``rules``: only these; none named: all.
+    """
     driver.execute_script(_axe())
-    found: dict[str, Any] = driver.execute_async_script(
-        "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done);"
-    )
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found: dict[str, Any] = driver.execute_async_script("axe.run(document, arguments[0]).then(arguments[1]);", options)
     return [
         f"{each['id']}: {each['help']}: {json.dumps([node['html'][:160] for node in each['nodes'][:3]])}"
         for each in found["violations"]
