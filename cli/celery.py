@@ -9,7 +9,7 @@ import sys
 
 import click
 
-COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel", "pause", "resume", "drain", "steer")
+COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel", "pause", "resume", "drain", "steer", "ui")
 
 
 @click.command(
@@ -21,7 +21,7 @@ COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel", "pause", "resume",
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def ferryman(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """What ``ferryman NAME URL …`` does, without the URL. ``cancel`` also tells the result backend."""
+    """What ``ferryman NAME URL …`` does, without the URL. Who cancels by it also tells the result backend."""
     from ..transport.transport import Transport
     from .main import main
 

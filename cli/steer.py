@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from attrs import frozen
@@ -16,7 +17,7 @@ from ..schema.text import to_bytes
 from .options import address_argument, output_option, span_option
 from .output import Output
 from .status import Status
-from .steering import ask, audit_log_option, controls, dry_run_option, numbers, telling, yes_option
+from .steering import ask, audit_log_option, controls, dry_run_option, numbers, telling, untold, yes_option
 
 DONE = {
     Action.PROMOTE: "promoted",
@@ -91,7 +92,9 @@ class Wish:
 @yes_option
 @audit_log_option
 @output_option
+@click.pass_obj
 def command(
+    app: Any,
     url: Address,
     action: Action,
     ids: tuple[str, ...],
@@ -139,18 +142,19 @@ def command(
         raise UsageError(f"say which jobs to {action}: ids, --queue, --state, --task, --older-than, --text, --reason, or --all")
     if text == "" or reason == "" or task == "":
         raise UsageError("an empty --text, --reason or --task fits every job; leave it out, or say --all")
-    with controls(url, audit_log) as found:
+    with controls(url, audit_log, app) as found:
         able = found.states(action)
         if not able:
             raise UsageError(f"{action} can't be done to jobs of {url.family} from here; use its own tools")
+        note = untold(url, app, "steer cancel") if action is Action.CANCEL and not dry_run else ""
         if ids:
-            return _each(found, wish, ids, queues, output)
+            return _each(found, wish, ids, queues, output, note)
         wanted = [State(state) for state in states] or _usual(action, able)
         for state in wanted:
             if state not in able:
                 usual = ", ".join(each for each in State if each in able)
                 raise UsageError(f"{action} does nothing to {state} jobs; it is for these: {usual}")
-        return _matching(found, wish, queues or tuple(found.queues()), wanted, yes, output)
+        return _matching(found, wish, queues or tuple(found.queues()), wanted, yes, output, note)
 
 
 def _usual(action: Action, able: frozenset[State]) -> list[State]:
@@ -160,8 +164,8 @@ def _usual(action: Action, able: frozenset[State]) -> list[State]:
     return [state for state in State if state in able]
 
 
-def _each(found: Controls, wish: Wish, ids: tuple[str, ...], queues: tuple[str, ...], output: Output) -> Status:
-    status = Status.FINE
+def _each(found: Controls, wish: Wish, ids: tuple[str, ...], queues: tuple[str, ...], output: Output, note: str) -> Status:
+    status, is_any_done = Status.FINE, False
     for job_id in dict.fromkeys(ids):
         places = found.find(job_id, queues)
         if not places:
@@ -169,8 +173,11 @@ def _each(found: Controls, wish: Wish, ids: tuple[str, ...], queues: tuple[str, 
             _tell(wish, None, job_id, "missing", output)
         for queue in places:
             outcome = "done" if wish.dry_run else found.act(wish.action, queue, job_id, wish.value)
+            is_any_done |= outcome == "done"
             status = status if outcome == "done" else Status.FINDINGS
             _tell(wish, queue, job_id, outcome, output)
+    if note and is_any_done:
+        output.note(f"ferryman: {note}")
     return status
 
 
@@ -183,11 +190,13 @@ def _tell(wish: Wish, queue: str | None, job_id: str, outcome: str, output: Outp
         output.note(f"not {DONE[wish.action]}: {job_id}{f' of queue {queue}' if queue else ''}, {WHY[outcome]}")
 
 
-def _matching(found: Controls, wish: Wish, queues: tuple[str, ...], states: list[State], yes: bool, output: Output) -> Status:
+def _matching(
+    found: Controls, wish: Wish, queues: tuple[str, ...], states: list[State], yes: bool, output: Output, note: str
+) -> Status:
     if not (wish.dry_run or yes):
         number = sum(_bulk(found, wish, queue, state, True).done for queue in queues for state in states)
         ask(f"{wish.action.capitalize()} {number} jobs of {_few(queues)}?", output, yes)
-    left = 0
+    done, left = 0, 0
     with output.progress() as report:
         for queue in queues:
             for state in states:
@@ -200,7 +209,7 @@ def _matching(found: Controls, wish: Wish, queues: tuple[str, ...], states: list
                     dry_run=wish.dry_run,
                     progress=telling(report, f"{wish.action} {state} of {queue}"),
                 )
-                left += bulk.left
+                done, left = done + bulk.done, left + bulk.left
                 if output.json:
                     said = {"queue": queue, "state": str(state), "action": str(wish.action), "dry_run": wish.dry_run}
                     output.line(said | numbers(bulk))
@@ -209,6 +218,8 @@ def _matching(found: Controls, wish: Wish, queues: tuple[str, ...], states: list
                     output.say(f"queue {queue}: {bulk.done} {state} {wish.word}{rest}")
                 else:
                     output.say(f"queue {queue}: no {state} job fits")
+    if note and done:
+        output.note(f"ferryman: {note}")
     return Status.FINDINGS if left else Status.FINE
 
 

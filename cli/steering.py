@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +14,9 @@ import click
 from ..migrations.engine import Progress as Report
 from ..operations.actions import JsonLines
 from ..operations.steering import Bulk, Controls, Progress, open_steering
-from ..schema.connection.address import Address
+from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.errors import UsageError
+from ..schema.native.scripts.results import Task
 from ..schema.text import show
 from .output import Output
 
@@ -44,9 +45,38 @@ def user() -> str:
         return ""
 
 
-def controls(url: Address, audit_log: Path | None) -> AbstractContextManager[Controls]:
-    """The actions on the keyspace, which are recorded if that was asked for. Raises UsageError."""
-    return open_steering(url, by=user(), sinks=() if audit_log is None else (JsonLines.at(audit_log),))
+@contextmanager
+def controls(url: Address, audit_log: Path | None, app: Any = None) -> Iterator[Controls]:
+    """The actions on the keyspace, which are recorded if that was asked for. Raises UsageError.
+
+    ``app``: the Celery app whose result backend and monitors learn of the tasks that are cancelled.
+    """
+    sinks = () if audit_log is None else (JsonLines.at(audit_log),)
+    with telling_app(app) as tell, open_steering(url, by=user(), sinks=sinks, tell_cancelled=tell) as found:
+        yield found
+
+
+@contextmanager
+def telling_app(app: Any) -> Iterator[Callable[[Sequence[Task]], None] | None]:
+    """What tells an app's result backend and monitors of tasks that are gone; None for no app."""
+    if app is None:
+        yield None
+        return
+    from ..transport.celery.revoked_tasks import report_revoked
+
+    with app.connection_for_write() as connection:
+        yield lambda tasks: report_revoked(app, tasks, connection.transport)
+
+
+def untold(url: Address, app: Any, what: str) -> str:
+    """What to say to who cancels tasks of which no result backend is told; "" where one is, and where there are no tasks.
+
+    ``what``: the command that would tell it, behind ``celery -A APP ferryman``.
+    """
+    if app is not None or url.family not in (DEFAULT_FAMILY, "kombu"):
+        return ""
+    hint = f"; celery -A APP ferryman {what} tells that of the app" if url.family == DEFAULT_FAMILY else ""
+    return f"no result backend was told of it{hint}"
 
 
 def tell_each(

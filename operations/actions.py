@@ -1,6 +1,6 @@
 """Action records: who has done what to which queue or job, when, and what came of it. Appended to, never changed.
 
-Made by ``operations/steering.py`` for each action, failed ones too; a sink keeps them: a file of JSON lines, or a logger. The web
+Made by ``operations/steering.py`` for each action, failed ones too; a sink keeps them, such as a file of JSON lines. The web
 page shows the last ones of such a file.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -107,12 +106,6 @@ class JsonLines:
             limit -= 1
             if limit <= 0:
                 return
-
-
-def to_logger(name: str = "ferryman.actions") -> Sink:
-    """A sink that logs each record as JSON, at INFO."""
-    logger = logging.getLogger(name)
-    return lambda record: logger.info("%s", record.to_json())
 
 
 def shown(value: Value) -> str | None:

@@ -33,6 +33,7 @@ from ..transport.publish.revocation import durable_queues
 from . import pages
 from .actions import ActionRecord, Sink, shown
 from .broker import open_link
+from .cancelled import CancelledTasks, Tell
 
 PAGE = 200
 """Jobs that one round trip acts on, where each is acted on by itself."""
@@ -68,10 +69,13 @@ class Bulk:
 
 
 @contextlib.contextmanager
-def open_steering(address: Address, *, by: str = "", sinks: Sequence[Sink] = (), **overrides: Any) -> Iterator[Controls]:
+def open_steering(
+    address: Address, *, by: str = "", sinks: Sequence[Sink] = (), tell_cancelled: Tell | None = None, **overrides: Any
+) -> Iterator[Controls]:
     """The actions on the keyspace at an address, for the length of the block, in which a failing server is a ServerError.
 
-    ``by``: who acts, for the records, which go to each of ``sinks``. ``overrides`` go to redis-py's connections.
+    ``by``: who acts, for the records, which go to each of ``sinks``. ``tell_cancelled`` is given the tasks of ferryman's own
+    queues that are cancelled, when they are gone. ``overrides`` go to redis-py's connections.
     Raises UsageError for a snapshot file and for a family that can't be steered.
     """
     if address.kind is Kind.RDB:
@@ -80,7 +84,11 @@ def open_steering(address: Address, *, by: str = "", sinks: Sequence[Sink] = (),
     if steering is None:
         raise UsageError(f"nothing can be done to the queues and jobs of {address.family} from here; use its own tools")
     with open_link(address, **overrides) as link:
-        yield Controls(address, steering, link, by, tuple(sinks))
+        if tell_cancelled is None or address.family != DEFAULT_FAMILY:
+            yield Controls(address, steering, link, by, tuple(sinks))
+            return
+        with CancelledTasks(tell_cancelled) as cancelled:
+            yield Controls(address, steering, link, by, tuple(sinks), cancelled)
 
 
 @frozen
@@ -92,6 +100,7 @@ class Controls:
     link: ServerLink
     by: str
     sinks: tuple[Sink, ...]
+    cancelled: CancelledTasks | None = None
 
     # What can be done
 
@@ -167,7 +176,7 @@ class Controls:
         call = self.steering.act(action, queue, job_id, value)
         with self._recorded(action, queue, job_id, value) as note:
             self._begin(action, queue, value)
-            (outcome,) = self._run([call], action, queue, [job_id])
+            (outcome,) = self._each_by_itself([call], action, queue, [job_id])
             note.outcome = outcome
         return outcome
 
@@ -215,11 +224,16 @@ class Controls:
         cursor: str | None = None
         settled = found.done
         while True:
-            call = self.steering.act_on_matching(action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run)
+            call = self.steering.act_on_matching(
+                action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run, with_removed=self.cancelled is not None
+            )
             if call is None:
                 return self._page_by_page(action, queue, state, chosen, value, dry_run, progress, found)
             step: BulkStep = self.link.run(call)
             found = found.plus(step)
+            if self.cancelled is not None:
+                for job_id, message in step.removed:
+                    self.cancelled.add(job_id, message)
             if action is Action.MOVE and not dry_run and (found.done - settled >= SETTLED or step.next is None):
                 settled = found.done
                 refused = sum(outcome != "done" for outcome in self._settle(queue).values())
@@ -282,7 +296,20 @@ class Controls:
         if dry_run or not ids:
             return evolve(found, done=found.done + len(ids))
         calls = [self.steering.act(action, queue, job_id, value) for job_id in ids]
-        return found.plus_outcomes(self._run(calls, action, queue, ids))
+        return found.plus_outcomes(self._each_by_itself(calls, action, queue, ids))
+
+    def _each_by_itself(self, calls: Sequence[Any], action: Action, queue: str, ids: Sequence[str]) -> list[Outcome]:
+        """Sends calls about some jobs; who cancels reads each before, one at a time, because messages may be large."""
+        if self.cancelled is None or action is not Action.CANCEL:
+            return self._run(calls, action, queue, ids)
+        job = QueueScripts(self.address.prefix).keys(queue).job
+        outcomes: list[Outcome] = []
+        for call, job_id in zip(calls, ids, strict=True):
+            message = self.link.command("HGET", job(job_id), "message")
+            outcomes += self._run([call], action, queue, [job_id])
+            if outcomes[-1] == "done":
+                self.cancelled.add(job_id, message or b"")
+        return outcomes
 
     def _run(self, calls: Sequence[Any], action: Action, queue: str, ids: Sequence[str]) -> list[Outcome]:
         """Sends calls about some jobs, again for those of which only a part is done, and what has to follow."""

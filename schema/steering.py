@@ -101,6 +101,8 @@ class BulkStep:
     """Where the next step goes on; None: that was all."""
     unread: tuple[str, ...] = ()
     """Jobs too large to be searched in the server: the caller reads each by ``Steering.job`` and acts on it by itself."""
+    removed: tuple[tuple[str, bytes], ...] = ()
+    """The ids and messages of the jobs that CANCEL has removed, if that was asked for. Some 300 kB at most."""
 
 
 class Steering(ABC):
@@ -129,12 +131,13 @@ class Steering(ABC):
         cursor: str | None = None,
         limit: int = MAX_PER_STEP,
         dry_run: bool = False,
+        with_removed: bool = False,
         now: int | None = None,
     ) -> Call[BulkStep] | None:
         """One bounded step of an action on all jobs of a state that match, in the server; the next one from ``BulkStep.next``.
 
         Jobs that come meanwhile may or may not be among them; none is acted on twice. None: the family has no such script, and
-        the caller reads pages and acts on each job by itself.
+        the caller reads pages and acts on each job by itself. ``with_removed``: a CANCEL gives the messages that it has removed.
         """
         return None
 

@@ -10,7 +10,7 @@ from ...schema.errors import UsageError
 from ...schema.steering import Action, Value
 from ...schema.text import to_bytes
 from .notices import Notice
-from .steer import controls, notice
+from .steer import controls, not_told, notice
 from .view import View
 
 
@@ -20,7 +20,7 @@ def on_job(view: View) -> Response:
     value = value_of(view, action)
     with controls(view) as found:
         outcome = found.act(action, queue, job_id, value)
-    said = notice(action, job_id, outcome)
+    said = notice(action, job_id, outcome, not_told(view, action))
     if outcome == "done" and action is Action.DELETE:
         return view.back(view.link("/jobs", queue=queue, state=view.sent.get("state")), said)
     if outcome == "done" and action is Action.MOVE:

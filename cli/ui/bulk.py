@@ -19,7 +19,7 @@ from .background import Look
 from .filters import FILTERS, job_filter, said
 from .jobs import chosen_state
 from .notices import Notice
-from .steer import check_can_act, possible
+from .steer import check_can_act, not_told, opened, possible
 from .view import View
 
 ACTIONS = (Action.REQUEUE, Action.PROMOTE, Action.CANCEL, Action.REPRIORITISE, Action.MOVE, Action.DELETE)
@@ -51,6 +51,7 @@ def page(view: View) -> Response:
         count=count,
         running=running,
         possible=able,
+        not_told=not_told(view, Action.CANCEL),
         actions=[action for action in ACTIONS if able.fits(action, matching.state)],
         filters=said(view),
         names=FILTERS,
@@ -123,10 +124,8 @@ def _running(view: View, queue: str) -> Look[Bulk]:
 
 
 def _doing(view: View, matching: Matching, action: Action, value: Value) -> Callable[[Look[Bulk]], Bulk]:
-    address, by, sinks = view.address, view.visitor.user, view.shared.actions.sinks
-
     def find(look: Look[Bulk]) -> Bulk:
-        with open_steering(address, by=by, sinks=sinks) as steering:
+        with opened(view) as steering:
             tell = _progress(look)
             return steering.act_on_matching(action, matching.queue, matching.state, matching.chosen, value, progress=tell)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -76,7 +77,9 @@ def _token(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 )
 @click.option("--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each action here.")
 @checksum_option
+@click.pass_obj
 def command(
+    app: Any,
     url: Address,
     listen: tuple[str, int],
     write: bool,
@@ -114,7 +117,7 @@ def command(
     if url.kind in (Kind.RDB, Kind.CLUSTER):
         raise UsageError(f"the page looks at one server; {url.kind}:// is none")
     names = frozenset(name.lower() for name in public_host)
-    _serve(Settings(url, host, port, write, tokens, proxy, names, audit_log))
+    _serve(Settings(url, host, port, write, tokens, proxy, names, audit_log, app))
     return Status.FINE
 
 

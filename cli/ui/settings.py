@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from attrs import field, frozen
 
@@ -52,6 +53,8 @@ class Settings:
     """More names by which browsers may call this host."""
     audit_log: Path | None = None
     """Where each action is noted; None: stderr."""
+    app: Any = None
+    """The Celery app whose result backend learns of cancelled tasks, where the page runs for one."""
 
     @property
     def hosts(self) -> frozenset[str]:

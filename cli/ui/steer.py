@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from attrs import define, evolve, frozen
 
@@ -13,6 +14,7 @@ from ...operations.steering import Controls, open_steering
 from ...schema.connection.address import Kind
 from ...schema.job import State
 from ...schema.steering import Action, Outcome, Steering
+from ..steering import telling_app, untold
 from .failures import NotAllowed
 from .notices import Notice
 from .settings import Role
@@ -60,8 +62,28 @@ def recorded(view: View, action: str, queue: str) -> Iterator[Recording]:
 def controls(view: View) -> Iterator[Controls]:
     """The actions, for the length of the block. Raises NotAllowed for who may only look, and as ``open_steering`` does."""
     check_can_act(view)
-    with open_steering(view.address, by=view.visitor.user, sinks=view.shared.actions.sinks) as found:
+    with opened(view) as found:
         yield found
+
+
+@contextlib.contextmanager
+def opened(view: View) -> Iterator[Controls]:
+    """The actions of a visitor who may act, also for a thread that outlives the request. Raises as ``open_steering`` does."""
+    by, sinks = view.visitor.user, view.shared.actions.sinks
+    with telling_app(_app(view)) as tell, open_steering(view.address, by=by, sinks=sinks, tell_cancelled=tell) as found:
+        yield found
+
+
+def _app(view: View) -> Any:
+    """The app that the page runs for, if this is its keyspace; others in the database are others'."""
+    own = view.settings.address
+    return view.settings.app if view.keyspace == (own.family, own.prefix) else None
+
+
+def not_told(view: View, action: Action) -> str:
+    """That no result backend is told of an action, as a sentence; "" if one is, or need not be."""
+    said = untold(view.address, _app(view), "ui") if action is Action.CANCEL else ""
+    return f" {said[0].upper()}{said[1:]}." if said else ""
 
 
 def check_can_act(view: View) -> None:
@@ -106,11 +128,11 @@ def possible(view: View) -> Possible:
     return Possible(steering.actions, steering.can_pause, view.address.family)
 
 
-def notice(action: Action, job_id: str, outcome: Outcome) -> Notice:
-    """What became of an action on one job: also that somebody else was quicker."""
+def notice(action: Action, job_id: str, outcome: Outcome, note: str = "") -> Notice:
+    """What became of an action on one job: also that somebody else was quicker. ``note``: what is to be added if it was done."""
     match outcome:
         case "done":
-            return Notice("fine", f"Job {job_id} {DONE[action]}.")
+            return Notice("fine", f"Job {job_id} {DONE[action]}.{note}")
         case "missing":
             return Notice("warning", f"Nothing was done: job {job_id} is not there any more. It ended, or somebody acted first.")
         case "held":

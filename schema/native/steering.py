@@ -75,9 +75,10 @@ class NativeSteering(Steering):
         cursor: str | None = None,
         limit: int = MAX_PER_STEP,
         dry_run: bool = False,
+        with_removed: bool = False,
         now: int | None = None,
     ) -> Call[BulkStep]:
-        needs = self._needs(action, value)
+        needs = (1,) if action is Action.CANCEL and with_removed else self._needs(action, value)
         if state not in self.actions[action]:
             raise UsageError(f"{action} does nothing to a {state} job; it is for {_list(self.actions[action])} ones")
         if limit <= 0:
@@ -243,8 +244,9 @@ def _fields(reply: Any) -> dict[bytes, bytes]:
 
 
 def _step(reply: Any) -> BulkStep:
-    looked_at, done, left, cursor, unread = reply
-    return BulkStep(looked_at, done, left, to_text(cursor) or None, tuple(map(to_text, unread)))
+    looked_at, done, left, cursor, unread, removed = reply
+    pairs = zip(map(to_text, removed[::2]), removed[1::2], strict=True)
+    return BulkStep(looked_at, done, left, to_text(cursor) or None, tuple(map(to_text, unread)), tuple(pairs))
 
 
 def _payload(payload: bytes) -> tuple[Argument, ...]:

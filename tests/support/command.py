@@ -40,9 +40,9 @@ class Outcome:
         return line
 
 
-def ferryman(*arguments: str) -> Outcome:
-    """Runs the command in this process."""
-    result = RUNNER.invoke(main, arguments, catch_exceptions=False)
+def ferryman(*arguments: str, app: Any = None) -> Outcome:
+    """Runs the command in this process; with an app as ``celery -A app ferryman`` does."""
+    result = RUNNER.invoke(main, arguments, catch_exceptions=False, obj=app)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 

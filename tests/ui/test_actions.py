@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
+from celery import Celery
 from ferryman.cli.ui.settings import Role
 from ferryman.operations import numbers
 from ferryman.operations.numbers import Numbers
@@ -281,3 +282,27 @@ def test_an_action_that_could_not_be_logged_is_said_to_be_done(server: Server, l
     assert response.status_code == 500
     assert "Done, but not recorded" in response.text
     assert _count(server).number(State.WAITING) == 4
+
+
+def test_a_page_of_an_app_tells_its_result_backend_of_what_is_cancelled(server: Server) -> None:
+    with (
+        Celery("steering", broker=server.url(), backend=f"redis://{server.host}:{server.port}/2") as app,
+        web_page(server.url(), may_write=True, app=app) as page,
+    ):
+        alone = app.send_task("send", queue="mail")
+        found = re.search(r'href="/job\?queue=mail&amp;id=([^"]+)"', page.text("/jobs?queue=mail&state=waiting"))
+        assert found is not None
+        assert "told" not in _act(page, found[1], "cancel")
+        assert alone.state == "REVOKED"
+        many = [app.send_task("send", queue="mail") for _ in range(3)]
+        query = {"queue": "mail", "state": "waiting"}
+        assert "No result backend" not in page.text("/bulk", **query)
+        assert "Done: 3 jobs" in _notices(page, page.send("/bulk", {"action": "cancel", "sure": "yes"}, dict(query)))
+        assert [each.state for each in many] == ["REVOKED"] * 3
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_page_without_an_app_says_that_no_result_backend_is_told(page: WebPage) -> None:
+    assert "celery -A APP ferryman ui tells" in page.text("/bulk", queue="mail", state="waiting")
+    assert "celery -A APP ferryman ui tells" in _act(page, "id-2", "cancel")
+    assert "told" not in _act(page, "id-5", "delete")

@@ -14,8 +14,9 @@
 -- ARGV[11]  ms that it is not as old as, '' any
 -- ARGV[12]  what its payload contains, '' any
 -- ARGV[13]  the reason for which it died, or what its error contains, '' any
--- ARGV[14…] what the action needs, as in steer.lua
--- Result    {looked at, done, left, where to go on or '', {ids of jobs that are too large to be looked into here}}
+-- ARGV[14…] what the action needs, as in steer.lua; of a cancel '1' to have what it removes
+-- Result    {looked at, done, left, where to go on or '', {ids of jobs that are too large to be looked into here}, {id and message of
+--           each job that was cancelled}}
 --
 -- Where it goes on: the moment at which it began, then for a zset the last score and how many jobs of that score were looked at and are
 -- still there, for a set its cursor. What has come since it began is left out: else a job that is requeued and dies again would come by
@@ -38,6 +39,7 @@ local oldest, youngest = tonumber(ARGV[10]), tonumber(ARGV[11])
 local text, reason = ARGV[12] ~= '' and ARGV[12], ARGV[13] ~= '' and ARGV[13]
 local role, place = ROLES[state] or state, KEY_OF[state]
 local has_ended = role == 'dead' or role == 'done'
+local tells_removed = action == 'cancel' and ARGV[14] == '1'
 
 local bytes = 0
 
@@ -81,7 +83,7 @@ local function matches(id, now, began, score)
   if reason and found[2] ~= reason and not string.find(found[3] or '', reason, 1, true) then
     return false
   end
-  local reads = text or task or action == 'edit' or action == 'promote'
+  local reads = text or task or action == 'edit' or action == 'promote' or tells_removed
   local size = reads and size_of(id) or 0
   if size > MOST_BYTES then
     return nil
@@ -90,7 +92,7 @@ local function matches(id, now, began, score)
   return not (text or task) or contents_match(id)
 end
 
-local looked, done, left, unread = 0, 0, 0, {}
+local looked, done, left, unread, removed = 0, 0, 0, {}, {}
 
 -- Looks at a job, and does to it what is to be done. Returns whether it stays where it is.
 local function visit(id, now, began, score)
@@ -103,6 +105,7 @@ local function visit(id, now, began, score)
   if not is_meant then
     return true
   end
+  local message = tells_removed and attempt('HGET', JOB .. id, 'message') or ''
   local outcome = is_dry and 'done' or steer(now, action, id, role, place, unpack(ARGV, 14))
   if outcome == 'more' then
     append(unread, id)
@@ -110,6 +113,9 @@ local function visit(id, now, began, score)
     left = left + 1
   elseif outcome == 'done' then
     done = done + 1
+    if tells_removed and not is_dry then
+      append(removed, id, message)
+    end
     return is_dry or action == 'edit' or (action == 'reprioritise' and role ~= 'waiting')
   end
   return true
@@ -173,5 +179,5 @@ return reply_of(function()
     next = through_zset(now, began, last or '-inf', tonumber(skip or '') or 0, started)
   end
   finish(now)
-  return {looked, done, left, next, unread}
+  return {looked, done, left, next, unread, removed}
 end)
