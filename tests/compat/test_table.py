@@ -1,7 +1,8 @@
-"""The table of features in docs/families.md says what the families say when they are asked."""
+"""The table of features in docs/families.md says what the families say when they are asked, and each family has its page."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from ..support.features import EMULATED, FEATURES, Support, support_of, table
 from ..support.servers import installed_servers
 
 DOCS = Path(__file__).parents[2] / "docs" / "families.md"
+PAGES = DOCS.parent / "families"
+TITLES = (r"\| of a (?:job|message) \| becomes \|", "Versions", "What the keys don't show", "Writing to", "Not reproduced")
 
 
 def test_the_table_is_what_the_families_do(tmp_path: Path) -> None:
@@ -20,12 +23,25 @@ def test_the_table_is_what_the_families_do(tmp_path: Path) -> None:
 
 
 def test_every_family_has_its_section_and_its_line_at_the_head() -> None:
+    """The sections stay where they were for who comes by an old link, and lead to the pages."""
     text = DOCS.read_text("utf-8")
-    head = text.partition("\n## ")[0]
+    head, *sections = text.split("\n## ")
     for name in family_names():
-        assert f"| `{name}` |" in head
-        if name != "ferryman":
-            assert f"\n## {name}" in text
+        assert f"| [`{name}`](families/{name}.md) |" in head
+        (section,) = [section for section in sections if re.match(rf"{name}\b", section)]
+        assert f"](families/{name}.md)" in section
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_the_page_of_a_family_says_all_that_one_must_know(name: str) -> None:
+    text = (PAGES / f"{name}.md").read_text("utf-8")
+    assert text.startswith(f"# {name}")
+    for title in TITLES:
+        assert re.search(rf"^\*\*{title}[^*]*\*\*|^{title}", text, re.MULTILINE), title
+
+
+def test_no_page_is_about_a_family_that_does_not_exist() -> None:
+    assert sorted(page.stem for page in PAGES.glob("*.md")) == sorted(family_names())
 
 
 @pytest.mark.parametrize(("title", "name"), EMULATED)

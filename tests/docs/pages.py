@@ -10,7 +10,12 @@ from pathlib import Path
 from attrs import frozen
 
 ROOT = Path(__file__).parents[2]
-PAGES = tuple([ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").glob("*.md")))
+PAGES = tuple([ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").rglob("*.md")))
+
+
+def page_name(page: Path) -> str:
+    """How tests call a page: its path below docs/, or its name where it stands at the root."""
+    return page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT).as_posix()
 
 
 @frozen
@@ -18,6 +23,7 @@ class Block:
     """A fenced or indented block of a page."""
 
     page: str
+    """``page_name`` of it."""
     line: int
     language: str
     """Empty for an indented block."""
@@ -36,22 +42,22 @@ def _blocks(page: Path) -> Iterator[Block]:
         found = re.match(r"^(```+)\s*([\w{}-]*)", line)
         if fence:
             if line.rstrip() == fence:
-                yield Block(page.name, begin, language, "\n".join(lines))
+                yield Block(page_name(page), begin, language, "\n".join(lines))
                 fence, lines = "", []
             else:
                 lines.append(line)
         elif found:
             if lines:
-                yield Block(page.name, begin, "", "\n".join(lines))
+                yield Block(page_name(page), begin, "", "\n".join(lines))
             fence, language, begin, lines = found[1], found[2] or "text", number + 1, []
         elif line.startswith("    ") and (lines or not _previous_is_text(page, number)):
             begin = begin if lines else number
             lines.append(line[4:])
         elif lines:
-            yield Block(page.name, begin, "", "\n".join(lines))
+            yield Block(page_name(page), begin, "", "\n".join(lines))
             lines = []
     if lines:
-        yield Block(page.name, begin, "", "\n".join(lines))
+        yield Block(page_name(page), begin, "", "\n".join(lines))
 
 
 @cache

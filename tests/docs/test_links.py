@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").glob("*.md"))
+from .pages import PAGES, ROOT, page_name
+
 FOLDERS = ("benchmarks", "cli", "compat", "docs", "examples", "migrations", "schema", "spark", "testing", "tests", "transport")
-EXAMPLES = {"carry.py", "ferryman_command.py", "superset_config.py"}
+EXAMPLES = {"carry.py", "ferryman_command.py", "proj.py", "superset_config.py"}
 """Files of the reader's own."""
 
 
@@ -70,12 +70,12 @@ def missing_folders(page: Path) -> list[str]:
     return [name for name in named if name.split("/")[0] in FOLDERS and not (ROOT / name).is_dir()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", text(page))
     assert [target for target in targets if "://" not in target and missing_link(page, target)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     assert missing_files(page) + missing_folders(page) == []
