@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
 from zlib import crc32
@@ -53,6 +52,8 @@ SERVER_MODULES = frozenset(
     f"tests.support.{name}" for name in ("clusters", "topologies", "workers", "standalone", "movers", "gate")
 )
 """Who imports one of these starts servers, workers or clusters itself."""
+FIRST = ("spark", "chaos", "faults", "transport", "live", "interop", "around", "models")
+"""Whose tests begin before all others, in this order."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,23 +95,29 @@ def _in_turn(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Files of Spark, which keep processors busy, in turn with those whose tests wait for workers; then all others.
+    """Files of Spark, which keep processors busy; those whose tests wait for others; the models, which are long; all the rest.
 
     Processes that share the tests take a file at a time, in this order: none is left alone with a long one in the end.
     """
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    busy, waiting, others = [], [], []
-    for path, tests in files.items():
-        folder = path.relative_to(Path(__file__).parent).parts[0]
-        (busy if folder == "spark" else waiting if folder in {*OF_FOLDER, "transport"} else others).append(tests)
-    turns = chain.from_iterable(zip_longest(busy, waiting, fillvalue=[]))
-    return list(chain.from_iterable([*turns, *others]))
+    return sorted(items, key=lambda item: (*FIRST, _folder(item)).index(_folder(item)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Two of the processes that share the tests start Spark, not all."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from .support.scheduling import FewSessions
+
+    return FewSessions(config, log)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def _needs(item: pytest.Item) -> Iterator[str]:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    folder = _folder(item)
     if folder in OF_FOLDER:
         yield OF_FOLDER[folder]
     if item.get_closest_marker("servers") is not None:

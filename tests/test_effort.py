@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,25 @@ def test_a_case_that_is_asked_for_by_its_name_runs_on_the_kind_that_the_name_tel
 
 def test_one_kind_of_server_can_be_asked_alone():
     assert {kind_of(name) for name in collected(FERRYMAN_TESTS_ON=KINDS[0])} == {KINDS[0], None}
+
+
+SCHEDULED = """
+from tests.conftest import pytest_xdist_make_scheduler
+"""
+
+
+def test_two_processes_run_sparks_tests_and_the_others_none_of_them(tmp_path):
+    files = [f"tests/{folder}/test_{name}.py" for name in "abcd" for folder in ("other", "spark")]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("def test_it(): pass\n")
+    (tmp_path / "conftest.py").write_text(SCHEDULED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib --dist loadfile --no-loadscope-reorder\n")
+    command = [sys.executable, "-m", "pytest", "-n", "3", "-v", *files]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = re.findall(r"^\[(gw\d+)\] .* PASSED tests/(\w+)/", done.stdout, re.MULTILINE)
+    assert len(ran) == len(files)
+    assert {process for process, folder in ran if folder == "spark"} == {"gw0", "gw1"}
+    assert "gw2" in {process for process, _ in ran}

@@ -60,7 +60,7 @@ def test_a_finished_message_is_acked_though_the_server_is_away_when_its_process_
         process.stdin.flush()
         assert process.stdout.readline() == "not acked\n"
         server.start()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert FERRYMAN.unfinished(server) == 0
 
 

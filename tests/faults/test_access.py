@@ -130,7 +130,7 @@ def test_a_worker_runs_over_tls(tls_port, ours, server, tmp_path):
     with worker(server, tmp_path, broker=url), Celery(broker=url) as app:
         app.send_task(NOTE, ["over TLS"])
         Ledger(server).wait_for("run", 1)
-        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10", broker=url)
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "60", broker=url)
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
 
 
@@ -169,7 +169,7 @@ def test_a_users_rule_is_enough_for_workers_remote_control_and_purging(shop, cli
         for n in range(3):
             app.send_task(NOTE, [n], countdown=n / 2)
         Ledger(server).wait_for("run", 3)
-        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10", broker=shop)
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "60", broker=shop)
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
         assert running.stop() == 0
     send_only = celery(server, "purge", "-f", broker=shop)

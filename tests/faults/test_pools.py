@@ -42,7 +42,7 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
         send(server, [(NOTE, [n], {}) for n in range(50)] + [(NOTE, ["later"], {"countdown": 1})])
         ledger.wait_for("run", 51)
         assert ledger.names("run")[-1] == "later"
-        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "60")
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
@@ -54,7 +54,7 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
 @pytest.mark.parametrize("pool", ["prefork", GREEN[0], *(pytest.param(pool, marks=pytest.mark.slow) for pool in OTHERS)])
 def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, client, tmp_path, pool):
     def control(command: str) -> None:
-        reply = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
+        reply = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "60")
         assert "OK" in reply.stdout, reply.stdout + reply.stderr
 
     with worker(server, tmp_path, pool=pool):
@@ -73,7 +73,7 @@ def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, c
 def test_acks_of_greenlets_and_of_the_lease_renewer_do_not_get_in_each_others_way(server):
     """gevent's sockets and locks must not be shared with real threads: whoever waits for one may wait for ever."""
     command = [sys.executable, "-m", "tests.support.green", server.url(), "500"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert (finished.stdout, finished.stderr) == ("acked True\n", "")
 
 
@@ -123,7 +123,7 @@ def test_a_green_worker_reconnects(server, ledger, client, tmp_path, pool):
 
 
 def test_a_task_of_ten_leases_runs_once_on_every_pool(server, ledger, tmp_path):
-    lease = 1.0
+    lease = 2.0
     with contextlib.ExitStack() as stack:
         for pool in POOLS:
             stack.enter_context(worker(server, tmp_path, pool=pool, late=1, lease=lease, name=pool, queues=pool))
@@ -139,9 +139,9 @@ def test_a_task_of_ten_leases_runs_once_on_every_pool(server, ledger, tmp_path):
 @pytest.mark.parametrize("pool", ["solo", *GREEN[:1]])
 def test_a_task_that_blocks_its_whole_process_keeps_its_lease(server, ledger, tmp_path, pool):
     """Not on eventlet, whose locks no other thread may touch: there a task must not block for longer than the lease."""
-    with worker(server, tmp_path, pool=pool, late=1, lease=1, concurrency=1, prefetch=1, name="busy"):
-        send(server, [(BLOCK, ["blocking", 5.0], {})])
+    with worker(server, tmp_path, pool=pool, late=1, lease=2, concurrency=1, prefetch=1, name="busy"):
+        send(server, [(BLOCK, ["blocking", 7.0], {})])
         ledger.wait_for("start", 1)
-        with worker(server, tmp_path, pool="threads", late=1, lease=1, name="idle"):
+        with worker(server, tmp_path, pool="threads", late=1, lease=2, name="idle"):
             ledger.wait_for("end", 1)
     assert ledger.names("start") == ["blocking"]

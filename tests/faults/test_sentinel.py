@@ -66,7 +66,7 @@ def test_a_worker_and_a_producer_follow_the_master_under_load_and_lose_nothing(s
         with old.server.client() as client:
             client.replicaof("127.0.0.1", new.server.port)  # as the Sentinels do, ten seconds later
         check_that_nothing_is_lost(load, ledger)
-        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10", broker=url)
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "60", broker=url)
         assert "pong" in ping.stdout, ping.stdout + ping.stderr + running.log.read_text()
         assert running.process.poll() is None
 

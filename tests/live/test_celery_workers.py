@@ -16,7 +16,7 @@ from celery.exceptions import ChordError
 from ..conftest import SERVERS
 from ..support.live_systems import SYSTEMS, LiveSystem, side_keys
 from ..support.topologies import wait_until
-from ..support.workers import Ledger, Worker, worker
+from ..support.workers import Ledger, Worker, wait_until_active, worker
 
 APP = "tests.support.foreign_tasks"
 (KUE,) = [system for system in SYSTEMS if system.family == "kue"]
@@ -64,12 +64,12 @@ class Fleet:
         job = self.system.jobs(self.server).get(job_id)
         return None if job is None else str(job.state)
 
-    def wait_for(self, job_id: str, *states: str | None, seconds: float = 20) -> str | None:
+    def wait_for(self, job_id: str, *states: str | None, seconds: float = 120) -> str | None:
         """The state of a job, once it is one of these."""
         wait_until(lambda: self.state(job_id) in states, seconds)
         return self.state(job_id)
 
-    def wait_until_quiet(self, *queues: str, seconds: float = 30) -> None:
+    def wait_until_quiet(self, *queues: str, seconds: float = 120) -> None:
         """Returns when no job of these queues waits, is scheduled or runs."""
 
         def quiet() -> bool:
@@ -121,8 +121,8 @@ ENDS = [
     Story("return", "completed", "", name="replaced", queue="replaced"),
     Story("exit", "failed", "xit"),  # the words are the pool's
     Story("die", "failed", "SIGKILL", name="die for good", more={"always": True}, only="prefork"),
-    Story("hang", "failed", "TimeLimitExceeded", queue="hasty", more={"seconds": 20}, only="prefork"),
-    Story("sleep", "failed", "SoftTimeLimitExceeded", queue="soft", more={"seconds": 20}, only="prefork"),
+    Story("hang", "failed", "TimeLimitExceeded", queue="hasty", more={"seconds": 200}, only="prefork"),
+    Story("sleep", "failed", "SoftTimeLimitExceeded", queue="soft", more={"seconds": 200}, only="prefork"),
 ]
 SURVIVES = Story("die", "completed", '"survived"', attempts=2, runs=2, only="prefork")
 QUEUES = ("story", "auto", "replaced", "hasty", "soft")
@@ -133,7 +133,7 @@ def tell(fleet: Fleet, stories: Iterable[Story], pool: str, **options: Any) -> N
     told = [story for story in stories if story.only in ("", pool)]
     jobs = {story: fleet.put(story.do, story.queue, story.attempts, story.name or story.do, **story.more) for story in told}
     with fleet.worker(",".join(QUEUES), pool=pool, concurrency=4, **options) as running:
-        fleet.wait_until_quiet(*QUEUES, seconds=25)
+        fleet.wait_until_quiet(*QUEUES)
         assert running.stop() == 0
     log = running.log.read_text()
     found = fleet.system.jobs(fleet.server)
@@ -174,10 +174,10 @@ def test_every_end_of_a_task_is_that_of_its_job_in_every_system(fleet, system):
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_warm_shutdown_ends_what_runs_and_gives_back_the_rest(fleet, pool):
     kue = fleet(KUE)
-    jobs = [kue.put("sleep", name=str(n), seconds=1) for n in range(3)]
-    with kue.worker(pool=pool, concurrency=1) as leaving:
+    jobs = [kue.put("hold", name=str(n)) for n in range(3)]
+    with kue.worker(pool=pool, concurrency=1, level="DEBUG") as leaving:
         kue.ledger.wait_for("start", 1)
-        assert leaving.stop() == 0
+        assert leaving.stop_with(kue.ledger) == 0
     assert [kue.state(job_id) for job_id in jobs] == ["completed", "waiting", "waiting"]
     assert kue.ledger.names("end") == ["0"]
     assert side_keys(kue.server.client()) == set()
@@ -185,11 +185,11 @@ def test_a_warm_shutdown_ends_what_runs_and_gives_back_the_rest(fleet, pool):
 
 def test_a_cold_shutdown_has_what_ran_wait_again(fleet):
     kue = fleet(KUE)
-    job_id = kue.put("sleep", seconds=30)
+    job_id = kue.put("sleep", seconds=300)
     with kue.worker(concurrency=1) as leaving:
         kue.ledger.wait_for("start", 1)
         leaving.process.send_signal(signal.SIGQUIT)
-        leaving.process.wait(30)
+        leaving.process.wait(120)
     assert kue.state(job_id) == "waiting"
     assert kue.system.findings(kue.server) == []
     assert side_keys(kue.server.client()) == set()
@@ -197,11 +197,14 @@ def test_a_cold_shutdown_has_what_ran_wait_again(fleet):
 
 def test_a_cut_connection_neither_ends_nor_repeats_what_runs(fleet):
     kue = fleet(KUE)
-    jobs = [kue.put("sleep", name=str(n), seconds=1) for n in range(2)]
+    jobs = [kue.put("hold", name=str(n)) for n in range(2)]
     with kue.worker(concurrency=1) as cut:
         kue.ledger.wait_for("start", 1)
+        wait_until_active(kue.system.url(kue.server), 1)
         with kue.server.client() as client:
             client.client_kill_filter(_type="normal", skipme=True)
+        cut.wait_until_logged(b"Connected to", times=2)
+        kue.ledger.let_go()
         for job_id in jobs:
             kue.wait_for(job_id, "completed")
         assert kue.ledger.names("start") == ["0", "1"], cut.log.read_text()
@@ -237,7 +240,7 @@ def lost(kue: Fleet, job_id: str) -> None:
 def test_running_tasks_are_stopped_when_they_are_revoked_and_when_their_job_is_gone(fleet):
     kue = fleet(KUE)
     backend = f"redis://{kue.server.host}:{kue.server.port}/2"
-    revoked, gone = (kue.put("sleep", name=name, seconds=25) for name in ("revoked", "gone"))
+    revoked, gone = (kue.put("sleep", name=name, seconds=300) for name in ("revoked", "gone"))
     app = Celery("revoking", broker=kue.system.url(kue.server), backend=backend, set_as_current=False)
     with app, kue.worker(backend=backend, lease=1.5) as running:
         kue.ledger.wait_for("start", 2)
@@ -245,7 +248,7 @@ def test_running_tasks_are_stopped_when_they_are_revoked_and_when_their_job_is_g
         lost(kue, gone)
         assert kue.wait_for(revoked, "failed") == "failed"
         for job_id in (revoked, gone):
-            wait_until(lambda: app.AsyncResult(f"q:{job_id}").state == "REVOKED", 20)  # noqa: B023 - called at once
+            wait_until(lambda: app.AsyncResult(f"q:{job_id}").state == "REVOKED")  # noqa: B023 - called at once
         after = [kue.put("return", name=str(n)) for n in range(4)]
         kue.wait_until_quiet("story")
         assert running.stop() == 0
@@ -294,7 +297,7 @@ def test_ends_are_the_same_with(fleet, settings):
     kue = fleet(KUE)
     jobs = {do: kue.put(do, attempts=2, **more) for do, more in (("retry", {}), ("reject", {}), ("requeue", {}))}
     with kue.worker(**settings) as running:
-        kue.wait_until_quiet("story", seconds=30)
+        kue.wait_until_quiet("story")
         assert running.stop() == 0
     states = {do: kue.state(job_id) for do, job_id in jobs.items()}
     assert states == {"retry": "completed", "reject": "failed", "requeue": "completed"}
@@ -305,7 +308,7 @@ def test_ends_are_the_same_with(fleet, settings):
 def test_green_pools(fleet, pool):
     pytest.importorskip(pool)
     kue = fleet(KUE)
-    revoked = kue.put("sleep", name="revoked", seconds=25)
+    revoked = kue.put("sleep", name="revoked", seconds=300)
     with kue.worker("story,auto,replaced", pool=pool, concurrency=4) as running:
         kue.ledger.wait_for("start", 1)
         with Celery("revoking", broker=kue.system.url(kue.server), set_as_current=False) as app:
@@ -342,12 +345,12 @@ def test_chains_groups_chords_and_callbacks_run_on_another_systems_keyspace(flee
         linked = sign("add", 5, 5).apply_async(link=sign("add", 100))
         failed = sign("broken", 1).apply_async(link_error=sign("note_error"))
         broken = chord([sign("add", 1, 1), sign("broken", 2)], app=app)(sign("total"))
-        assert chained.get(timeout=20) == 10
-        assert grouped.get(timeout=20) == [0, 2, 4]
-        assert summed.get(timeout=20) == 6
-        assert linked.get(timeout=20) == 10
-        assert isinstance(failed.get(timeout=20, propagate=False), LookupError)
-        assert isinstance(broken.get(timeout=20, propagate=False), ChordError)
+        assert chained.get(timeout=120) == 10
+        assert grouped.get(timeout=120) == [0, 2, 4]
+        assert summed.get(timeout=120) == 6
+        assert linked.get(timeout=120) == 10
+        assert isinstance(failed.get(timeout=120, propagate=False), LookupError)
+        assert isinstance(broken.get(timeout=120, propagate=False), ChordError)
         kue.ledger.wait_for("errback", 1)
         assert kue.ledger.names("errback") == [failed.id]
         kue.ledger.wait(lambda lines: any(line["name"] == [100, 10] or line["name"] == [10, 100] for line in lines))

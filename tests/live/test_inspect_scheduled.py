@@ -75,7 +75,7 @@ def test_a_worker_lists_them(broker, tmp_path):
     job_id = broker.put({"name": "later", "do": "return"}, "story", delay_ms=HOUR)
     url = broker.url()
     with worker(broker.server, tmp_path, app="tests.support.foreign_tasks", queues="story", broker=url, pool="threads"):
-        outcome = celery(broker.server, "inspect", "scheduled", "--json", "--timeout", "10", broker=url)
+        outcome = celery(broker.server, "inspect", "scheduled", "-d", "w1@test", "--json", "--timeout", "60", broker=url)
         assert outcome.returncode == 0, outcome.stdout + outcome.stderr
         (entry,) = json.loads(outcome.stdout)["w1@test"]
         assert (entry["request"]["id"], entry["waiting_in_broker"]) == (broker.system.task_id(job_id), True)

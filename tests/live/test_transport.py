@@ -131,7 +131,7 @@ def test_a_consumer_hears_of_a_job_when_it_is_put(broker):
                 connection.drain_events(timeout=5)
                 looks.append(received[-1] - put_at)
             assert len(received) == 5
-            assert sorted(looks)[2] < 0.5, looks  # a look every second alone would take half of one, mostly
+            assert sorted(looks)[2] < 0.8, looks  # looks alone, of which the last one was a moment ago, would take a second
 
 
 def test_a_consumer_that_asks_for_no_acks_ends_jobs_by_taking_them(broker):

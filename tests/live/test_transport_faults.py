@@ -56,7 +56,7 @@ class Receiver:
         self.received.append(message)
         message.ack()
 
-    def wait(self, count, seconds=15.0):
+    def wait(self, count, seconds=60.0):
         """The first so many messages."""
         deadline = time.monotonic() + seconds
         while len(self.received) < count:
@@ -111,11 +111,11 @@ def test_a_consumer_that_was_frozen_beyond_its_lease_is_told_before_it_takes_aga
 
 def test_a_job_is_kept_for_as_long_as_its_consumer_lives(broker):
     broker.put({"n": 1})
-    holder = script(HOLDER, broker.url(lease=0.6))
+    holder = script(HOLDER, broker.url(lease=1.5))
     assert holder.stdout.readline()
-    with broker.connection(lease=0.6) as connection:
+    with broker.connection(lease=1.5) as connection:
         with Consumer(connection.default_channel, [Queue(QUEUE)], on_message=lambda m: m.ack()), pytest.raises(TimeoutError):
-            connection.drain_events(timeout=2)
+            connection.drain_events(timeout=4)
         assert broker.size().held == 1
         finish(holder)
         receive(connection)
@@ -146,7 +146,7 @@ def test_a_publish_that_is_cut_and_repeated_makes_one_job(broker, number, answer
 def test_a_consumer_whose_connection_is_cut_loses_no_job_and_runs_none_twice(kue, number):
     for n in range(5):
         kue.put({"n": n})
-    with proxy(kue.server) as between, kue.connection(between, lease=2) as connection:
+    with proxy(kue.server) as between, kue.connection(between, lease=4) as connection:
         receiver = Receiver(connection)
         with receiver.consumer:
             between.cut(Cut(number))

@@ -70,8 +70,17 @@ def drain(connection: Connection, queues: list[Queue], count: int, seconds: floa
     return payloads
 
 
-def consume(connection: Connection, queues: list[Queue], payloads: list[Any], count: int, seconds: float) -> None:
-    """The same, into a list of the caller's, who has it also when there is an error."""
+def received(connection: Connection, queues: list[Queue], expected: int) -> list[Any]:
+    """The payloads, acked, of so many messages, for which it waits patiently, and of what comes in a second more."""
+    payloads: list[Any] = []
+    consume(connection, queues, payloads, expected, 60.0, for_more=1.0)
+    return payloads
+
+
+def consume(
+    connection: Connection, queues: list[Queue], payloads: list[Any], count: int, seconds: float, for_more: float = 0.0
+) -> None:
+    """As ``drain``, into a list of the caller's, who has it also when there is an error; then ``for_more`` seconds for others."""
 
     def receive(message: Message) -> None:
         payloads.append(message.payload)
@@ -84,6 +93,8 @@ def consume(connection: Connection, queues: list[Queue], payloads: list[Any], co
     ):
         while len(payloads) < count:
             connection.drain_events(timeout=seconds)
+        while for_more:
+            connection.drain_events(timeout=for_more)
 
 
 def script(text: str, *arguments: str) -> subprocess.Popen[str]:

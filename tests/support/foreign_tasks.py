@@ -15,7 +15,7 @@ import redis
 from celery import Celery
 from celery.exceptions import Ignore, Reject
 
-from .tasks import BROKER, LEDGER, deliveries_before, record
+from .tasks import BROKER, LEDGER, deliveries_before, record, wait_until_let_go
 
 app = Celery("foreign", broker=BROKER, backend=os.environ.get("FERRYMAN_TEST_BACKEND"))
 app.conf.update(
@@ -99,6 +99,10 @@ def _hangs(_task: Any, payload: dict[str, Any]) -> None:
     ctypes.CDLL(None).usleep(round(payload["seconds"] * 1_000_000))
 
 
+def _holds(_task: Any, payload: dict[str, Any]) -> None:
+    wait_until_let_go(payload["name"])
+
+
 DEEDS = {
     "return": _returns,
     "raise": _raises,
@@ -112,6 +116,7 @@ DEEDS = {
     "exit": _exits,
     "sleep": _sleeps,
     "hang": _hangs,
+    "hold": _holds,
 }
 
 

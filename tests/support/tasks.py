@@ -5,6 +5,7 @@ Tasks tell a Redis list what they do, so that tests can wait for it and count.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -41,6 +42,16 @@ def deliveries_before(task: Task) -> object:
     return (task.request.headers or {}).get("x-delivery-count", 0)
 
 
+def wait_until_let_go(name: object) -> None:
+    """Returns when the test says so (``Ledger.let_go``)."""
+    with redis.Redis.from_url(LEDGER) as ledger:
+        while True:
+            with contextlib.suppress(redis.exceptions.ConnectionError):  # tests cut connections meanwhile
+                if ledger.exists("let go:all", f"let go:{name}"):
+                    return
+            time.sleep(0.02)
+
+
 @app.task
 def note(name: object) -> None:
     """Runs at once."""
@@ -52,6 +63,14 @@ def nap(self, name: object, seconds: float) -> None:
     """Takes its time. Says how it was delivered."""
     record("start", name, redelivered=self.request.delivery_info["redelivered"], before=deliveries_before(self))
     time.sleep(seconds)
+    record("end", name)
+
+
+@app.task(bind=True)
+def hold(self, name: object) -> None:
+    """Goes on until it is let go."""
+    record("start", name, redelivered=self.request.delivery_info["redelivered"], before=deliveries_before(self))
+    wait_until_let_go(name)
     record("end", name)
 
 

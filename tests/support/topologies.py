@@ -97,7 +97,7 @@ class Watched:
                     ports.append(int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)[1]))
         return [daemon for port in ports for daemon in self.servers if daemon.server.port == port]
 
-    def wait_for_another_master(self, old: Daemon, seconds: float = 60.0) -> Daemon:
+    def wait_for_another_master(self, old: Daemon, seconds: float = 120.0) -> Daemon:
         """The new master, as soon as there is one that takes writes, and all Sentinels know it."""
         wait_until(lambda: old not in self._masters() and _role(self.master()) == b"master", seconds)
         return self.master()
@@ -105,7 +105,7 @@ class Watched:
     def wait_until_replicated(self) -> None:
         """Returns when a replica has everything that the master has answered until now."""
         with self.master().server.client() as client:
-            wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1, 60.0)
+            wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
 
 
 def _role(daemon: Daemon) -> bytes:
@@ -114,7 +114,7 @@ def _role(daemon: Daemon) -> bytes:
         return role
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Returns when the condition holds. Fails when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from attrs import define, frozen
 
 from .servers import Server
+from .topologies import wait_until
 
 ROOT = Path(__file__).parents[2]
 LEDGER_DB = 1
@@ -44,7 +45,7 @@ class Ledger:
         """The names under which an event was recorded."""
         return [line["name"] for line in self.lines() if line["event"] == event]
 
-    def wait(self, done: Callable[[list[dict[str, Any]]], bool], seconds: float = 60.0) -> list[dict[str, Any]]:
+    def wait(self, done: Callable[[list[dict[str, Any]]], bool], seconds: float = 120.0) -> list[dict[str, Any]]:
         """The lines, as soon as ``done`` is content with them."""
         deadline = time.monotonic() + seconds
         while True:
@@ -55,7 +56,12 @@ class Ledger:
                 raise AssertionError(f"not in {seconds} s; the ledger says {lines[-20:]}")
             time.sleep(0.05)
 
-    def wait_for(self, event: str, count: int, seconds: float = 60.0) -> list[dict[str, Any]]:
+    def let_go(self, *names: object) -> None:
+        """Lets tasks end that wait for it (``tasks.wait_until_let_go``): those of these names, or all."""
+        with self.server.client(LEDGER_DB) as client:
+            client.mset({f"let go:{name}": 1 for name in names or ("all",)})
+
+    def wait_for(self, event: str, count: int, seconds: float = 120.0) -> list[dict[str, Any]]:
         """The lines, as soon as an event stands there ``count`` times."""
         return self.wait(lambda lines: sum(line["event"] == event for line in lines) >= count, seconds)
 
@@ -74,10 +80,17 @@ class Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, seconds: float = 60.0) -> int:
+    def stop(self, seconds: float = 120.0) -> int:
         """Asks for a warm shutdown and gives the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
+
+    def stop_with(self, ledger: Ledger) -> int:
+        """A warm shutdown while tasks run, which are let go when nothing more is taken; the worker must log all that it does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.wait_until_logged(b"Stopping Pool")
+        ledger.let_go()
+        return self.process.wait(120)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -88,12 +101,16 @@ class Worker:
         finally:
             os.killpg(self.process.pid, signal.SIGCONT)
 
-    def wait_until_ready(self, seconds: float = 60.0) -> None:
+    def wait_until_ready(self) -> None:
         """Returns when the worker consumes."""
+        self.wait_until_logged(b" ready.")
+
+    def wait_until_logged(self, text: bytes, times: int = 1, seconds: float = 120.0) -> None:
+        """Returns when this stands in the worker's log so many times."""
         deadline = time.monotonic() + seconds
-        while b" ready." not in self.log.read_bytes():
+        while self.log.read_bytes().count(text) < times:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"worker {self.name} did not get ready:\n{self.log.read_text()}")
+                raise AssertionError(f"worker {self.name} did not say {text!r}:\n{self.log.read_text()}")
             time.sleep(0.05)
 
 
@@ -114,11 +131,17 @@ def worker(
     name: str = "w1",
     app: str = TASKS,
     options: Sequence[str] = (),
+    gossips: bool = False,
+    level: str = "INFO",
     **settings: object,
 ) -> Iterator[Worker]:
-    """A ready worker; whatever is left of it at the end of the block is killed."""
+    """A ready worker; whatever is left of it at the end of the block is killed.
+
+    ``gossips``: it talks with other workers, as it would by itself; its start, and each reconnection, takes a second longer.
+    """
     log = folder / f"{name}.log"
-    command = [sys.executable, "-m", "celery", "-A", app, "worker", "-l", "INFO"]
+    command = [sys.executable, "-m", "celery", "-A", app, "worker", "-l", level]
+    command += [] if gossips else ["--without-gossip", "--without-mingle"]
     command += ["-P", pool, "-c", str(concurrency), "-n", f"{name}@test", "-Q", str(settings.pop("queues", "celery")), *options]
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -132,7 +155,7 @@ def worker(
         running.kill()
 
 
-def celery(server: Server, *arguments: str, seconds: float = 60.0, **settings: object) -> subprocess.CompletedProcess[str]:
+def celery(server: Server, *arguments: str, seconds: float = 120.0, **settings: object) -> subprocess.CompletedProcess[str]:
     """Runs the ``celery`` command line against the test app."""
     command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", *arguments]
     return subprocess.run(
@@ -152,3 +175,12 @@ def send_to(url: str, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> Non
     with Celery(broker=url) as app:
         for task, args, options in calls:
             app.send_task(task, args, **options)
+
+
+def wait_until_active(url: str, count: int, name: str = "w1@test") -> None:
+    """Until a worker's main process knows that so many tasks have begun: one of which it does not know yet is dropped."""
+    from celery import Celery
+
+    with Celery(broker=url, set_as_current=False) as app:
+        asked = app.control.inspect([name], timeout=30)
+        wait_until(lambda: len((asked.active() or {}).get(name, [])) >= count)

@@ -9,10 +9,11 @@ import pytest
 
 from ..support.servers import Server
 from ..support.topologies import wait_until
-from ..support.workers import Ledger, celery, send, worker
+from ..support.workers import Ledger, celery, send, wait_until_active, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
+HOLD = "tests.support.tasks.hold"
 
 POOLS = ["prefork", "threads", "solo"]
 
@@ -34,11 +35,11 @@ def left_in_redis(server: Server) -> set[bytes]:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_every_pool_runs_tasks_answers_pings_and_leaves_nothing_behind(server, ledger, tmp_path, pool):
-    with worker(server, tmp_path, pool=pool) as running:
+    with worker(server, tmp_path, pool=pool, gossips=True) as running:
         send(server, [(NOTE, [n], {}) for n in range(50)])
         ledger.wait_for("run", 50)
         assert sorted(ledger.names("run")) == list(range(50))
-        ping = celery(server, "inspect", "ping", "--timeout", "10")
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "60")
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
@@ -54,7 +55,7 @@ def test_a_countdown_waits_in_redis_and_runs_when_it_is_due(server, ledger, tmp_
             assert client.zcard("ferryman:{celery}:scheduled") == 1
         (line,) = ledger.wait_for("run", 1)
         assert line["at"] >= due - 0.2
-        assert line["at"] < due + 1
+        assert line["at"] < due + 4, "it was found by looking, which is done every 5 s"
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -83,7 +84,7 @@ def test_an_early_ack_is_not_run_again_when_its_worker_is_killed(server, ledger,
         send(server, [(NAP, ["early", 30.0], {})])
         ledger.wait_for("start", 1)
         with server.client() as client:
-            _wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == b"1")
+            wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == b"1")
         doomed.kill()
     with worker(server, tmp_path, lease=2, name="heir"):
         send(server, [(NOTE, ["after"], {"countdown": 3})])
@@ -92,10 +93,10 @@ def test_an_early_ack_is_not_run_again_when_its_worker_is_killed(server, ledger,
 
 
 def test_a_warm_shutdown_finishes_what_runs_and_gives_back_the_rest_at_once(server, ledger, tmp_path):
-    with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, lease=300, name="leaving") as leaving:
-        send(server, [(NAP, [n, 2.0], {}) for n in range(4)])
+    with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, lease=300, name="leaving", level="DEBUG") as leaving:
+        send(server, [(HOLD, [n], {}) for n in range(4)])
         ledger.wait_for("start", 1)
-        assert leaving.stop() == 0
+        assert leaving.stop_with(ledger) == 0
     assert ledger.names("end") == [0]
     with server.client() as client:
         assert client.zcard("ferryman:{celery}:waiting") == 3
@@ -109,15 +110,15 @@ def test_on_the_solo_pool_finished_tasks_are_acked_while_the_next_one_runs(serve
     with worker(server, tmp_path, pool="solo", late=1, prefetch=10), server.client() as client:
         ledger.wait_for("start", 1)
         (held,) = client.scan_iter("ferryman:{celery}:held:*")
-        wait_until(lambda: client.zcard(held) == 1, 20)
+        wait_until(lambda: client.zcard(held) == 1)
 
 
 def test_a_task_longer_than_its_lease_runs_once(server, ledger, tmp_path):
     with (
-        worker(server, tmp_path, pool="solo", late=1, lease=1, name="slow"),
-        worker(server, tmp_path, pool="threads", late=1, lease=1, name="idle"),
+        worker(server, tmp_path, pool="solo", late=1, lease=2, name="slow"),
+        worker(server, tmp_path, pool="threads", late=1, lease=2, name="idle"),
     ):
-        send(server, [(NAP, ["long", 5.0], {})])
+        send(server, [(NAP, ["long", 7.0], {})])
         ledger.wait_for("end", 1)
     assert ledger.names("start") == ["long"]
 
@@ -128,14 +129,17 @@ def test_a_lost_connection_neither_repeats_running_tasks_nor_keeps_waiting_ones(
     # Before 5.6.3, prefork does not hear of the end of a task that runs while Celery connects again, so nobody acks it.
     acked = b"4" if VERSION >= (5, 6, 3) else b"3"
     with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, lease=300) as cut:
-        send(server, [(NAP, [n, 3.0], {}) for n in range(4)])
+        send(server, [(HOLD, [n], {}) for n in range(4)])
         ledger.wait_for("start", 1)
+        wait_until_active(server.url(), 1)
         with server.client() as client:
             client.client_kill_filter(_type="normal", skipme=True)
+        cut.wait_until_logged(b"Connected to", times=2)
+        ledger.let_go()
         ledger.wait_for("end", 4)
         assert sorted(ledger.names("start")) == [0, 1, 2, 3], cut.log.read_text()
         with server.client() as client:
-            _wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == acked)
+            wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == acked)
 
 
 def test_celery_purge_empties_the_queue(server):
@@ -149,7 +153,7 @@ def test_remote_control_reaches_a_busy_worker(server, ledger, tmp_path):
     with worker(server, tmp_path, concurrency=1):
         send(server, [(NAP, ["busy", 60.0], {})])
         ledger.wait_for("start", 1)
-        active = celery(server, "inspect", "active", "--timeout", "10")
+        active = celery(server, "inspect", "active", "-d", "w1@test", "--timeout", "60")
         assert "'busy'" in active.stdout, active.stdout + active.stderr
 
 
@@ -178,11 +182,3 @@ def test_a_job_without_a_message_runs_as_a_task_of_its_name(server, ledger, tmp_
     with worker(server, tmp_path):
         ledger.wait_for("imported", 1)
     assert ledger.names("imported") == [{"to": "a@example.com"}]
-
-
-def _wait_until(condition, seconds: float = 30.0) -> None:
-    """Returns when ``condition`` holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)

@@ -34,7 +34,7 @@ def test_a_worker_of_any_pool_lists_what_is_scheduled_in_its_queues(server, tmp_
     send(server, [(NOTE, ["far"], {"countdown": 7200, "task_id": "far"}), (NOTE, ["near"], {**options, "task_id": "near"})])
     send(server, [(NOTE, ["not its queue"], {"countdown": 60, "queue": "other"}), (NOTE, ["at once"], {"queue": "other"})])
     with worker(server, tmp_path, pool=pool) as running:
-        outcome = celery(server, "inspect", "scheduled", "--json", "--timeout", "10")
+        outcome = celery(server, "inspect", "scheduled", "-d", "w1@test", "--json", "--timeout", "60")
         assert outcome.returncode == 0, outcome.stdout + outcome.stderr
         near, far = json.loads(outcome.stdout)["w1@test"]
         assert far["request"]["id"] == "far"

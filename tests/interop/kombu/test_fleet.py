@@ -66,7 +66,7 @@ def celery_worker(
 
 
 @contextlib.contextmanager
-def ours(server: Server, folder: Path, name: str, visibility: float = 3600.0, lease_ms: int = 1500) -> Iterator[Worker]:
+def ours(server: Server, folder: Path, name: str, visibility: float = 3600.0, lease_ms: int = 3000) -> Iterator[Worker]:
     """A consumer of ours."""
     log = folder / f"{name}.log"
     address = f"redis://{server.host}:{server.port}"
@@ -107,7 +107,7 @@ def ends(ledger: Ledger) -> Counter[str]:
 _STAYS = (b"_kombu.", b"unacked_mutex")
 
 
-def wait_until_empty(client: redis.Redis, seconds: float = 20.0) -> None:
+def wait_until_empty(client: redis.Redis, seconds: float = 90.0) -> None:
     """Returns when no message waits, nobody has one, and no side key is left but what a producer remembers.
 
     A worker of kombu that is killed while it looks after the others leaves ``unacked_mutex``, and none looks for five minutes.

@@ -21,7 +21,7 @@ from ...support.npm import package
 from ...support.servers import Server
 
 SCRIPT = Path(__file__).with_name("driver.js")
-SECONDS = 15.0
+SECONDS = 90.0
 """How long anything may take."""
 
 

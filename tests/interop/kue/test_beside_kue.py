@@ -62,14 +62,14 @@ def test_a_job_that_is_put_here_runs_at_kue(kue: Kue, ours: KueClient) -> None:
 
 
 def test_attempts_alternate_between_both_until_none_is_left(kue: Kue, ours: KueClient, client: redis.Redis) -> None:
-    backoff = {"type": "exponential", "delay": 40}
+    backoff = {"type": "exponential", "delay": 1000}
     number = kue.call("create", type="email", data={"do": "fail"}, options={"attempts": 3, "backoff": backoff}, listen=True)
     assert ours.fail(take(ours, "email"), ValueError("first\nat once")) == "scheduled"
-    assert client.hget(f"q:job:{number}", "delay") == b"20"
+    assert client.hget(f"q:job:{number}", "delay") == b"500"
     kue.call("process", type="email")
     kue.begun(number)
     awaited(lambda: client.hget(f"q:job:{number}", "attempts") == b"2" and client.hget(f"q:job:{number}", "state") == b"delayed")
-    assert client.hget(f"q:job:{number}", "delay") == b"60"
+    assert client.hget(f"q:job:{number}", "delay") == b"1500"
     kue.kill()
     assert ours.fail(take(ours, "email"), "last") == "failed"
     job = ours.get(str(number))
@@ -85,10 +85,11 @@ def test_kue_promotes_what_was_delayed_here(kue: Kue, ours: KueClient) -> None:
 
 
 def test_what_kue_has_delayed_is_promoted_here_when_kue_has_gone(kue: Kue, ours: KueClient) -> None:
-    number = kue.call("create", type="email", data={}, options={"delay": 200})
+    number = kue.call("create", type="email", data={}, options={"delay": 60_000})
     kue.kill()
     ours.run_timers()
     assert ours.take("email") == ()
+    ours.run_timers(now=NOW)
     assert take(ours, "email").id == str(number)
 
 

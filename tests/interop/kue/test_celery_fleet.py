@@ -153,7 +153,7 @@ def _half_failed(client: redis.Redis) -> dict[str, int]:
     return found
 
 
-def _settled(client: redis.Redis, complete: int, seconds: float = 10.0) -> None:
+def _settled(client: redis.Redis, complete: int, seconds: float = 60.0) -> None:
     """Returns when no job is active any more: an effect is there a moment before its job's end is."""
     deadline = time.monotonic() + seconds
     while client.zcard("q:jobs:active") or client.zcard("q:jobs:complete") < complete:

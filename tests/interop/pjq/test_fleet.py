@@ -96,7 +96,7 @@ def is_idle(client: redis.Redis) -> bool:
     return not any(key.startswith((b"jobs_queued:", b"jobs_dispatched:")) for key in keys)
 
 
-def wait_until_idle(client: redis.Redis, seconds: float = 20.0) -> None:
+def wait_until_idle(client: redis.Redis, seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_idle(client):
         assert time.monotonic() < deadline, seen(client)
@@ -163,7 +163,7 @@ def test_nothing_of_ours_is_lost_when_workers_of_both_kinds_are_killed_and_all_o
             # What their workers had accepted is lost to the program itself, and to everybody.
             accepted = {to_text(key).removeprefix("id-") for key in client.zrange(f"jobs_processing:{QUEUE}", 0, -1)}
         assert len(accepted) <= 2
-        ledger.wait(lambda _: set(ends(ledger)) >= set(names) - accepted, seconds=25)
+        ledger.wait(lambda _: set(ends(ledger)) >= set(names) - accepted)
         with server.client() as client:
             wait_until_idle(client)
         assert mine[1].stop() == 0

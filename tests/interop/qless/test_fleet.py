@@ -32,7 +32,7 @@ from .cores import PACKAGES, Original
 from .worker_process import QUEUES
 
 SCRIPT = Path(__file__).with_name("worker_process.py")
-SECONDS = 20.0
+SECONDS = 90.0
 
 LEFT_BY_QLESS = {"QLESS-14", "QLESS-20", "QLESS-31"}
 """Findings in keyspaces of qless itself in daily use: tags counted wrongly, grace that stays."""

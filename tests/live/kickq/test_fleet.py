@@ -119,12 +119,12 @@ class Fleet:
             self.originals_stop.set()
             self.ours_stop.set()
             for thread in threads:
-                thread.join(20)
+                thread.join(90)
         assert not any(thread.is_alive() for thread in threads)
         assert self.errors == []
 
 
-def _await_ends(pubsub: Any, number: int, seconds: float = 20) -> None:
+def _await_ends(pubsub: Any, number: int, seconds: float = 90) -> None:
     """Waits until so many jobs have ended for good."""
     deadline, ended = time.monotonic() + seconds, set[str]()
     while len(ended) < number:

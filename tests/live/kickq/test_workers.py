@@ -64,8 +64,8 @@ def test_a_run_that_takes_longer_than_its_job_allows_is_a_ghost_on_every_pool(
     quick = _put(client, "return", "quick", processTimeout=10_000)
     broker = server.url(0, family="kickq", lease=3)
     with worker(server, tmp_path, app=APP, pool=pool, broker=broker, queues="story", concurrency=3, test_lease=3):
-        wait_until(lambda: _job(client, once).state == "fail" and _job(client, again).state == "ghost", 15)
-        wait_until(lambda: _job(client, quick).state == "success", 15)
+        wait_until(lambda: _job(client, once).state == "fail" and _job(client, again).state == "ghost")
+        wait_until(lambda: _job(client, quick).state == "success")
     ended = _job(client, once), _job(client, again)
     assert [job.error for job in ended] == ["processing timed out"] * 2
     assert [run["state"] for job in ended for run in job.runs] == ["ghost"] * 2
@@ -96,7 +96,7 @@ def test_workers_and_kickqs_own_share_the_jobs_and_all_end_once(server: Server, 
         try:
             delays: list[dict[str, int]] = [{}, {}, {"delay": 150}]
             ids = [_put(client, "return", f"job {number}", **delays[number % 3]) for number in range(90)]
-            wait_until(lambda: KickqClient(client).stats()["success"] == len(ids), 20)
+            wait_until(lambda: KickqClient(client).stats()["success"] == len(ids))
         finally:
             stop.set()
             thread.join(10)
