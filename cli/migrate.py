@@ -18,6 +18,9 @@ from .options import address_argument, checksum_option, moment, now_option, outp
 from .output import Output
 from .status import Status
 
+PAUSED_SHOWN = 10
+"""Paused queues that are named for people."""
+
 
 @click.command()
 @address_argument("source")
@@ -111,6 +114,11 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
     if summary.left_behind:
         output.say("These keys under the prefix belong to no job and stay at the source:")
         output.table("", ("keys", "number"), list(summary.left_behind.items()), right=("number",))
+    if summary.paused:
+        names = ", ".join(summary.paused[:PAUSED_SHOWN]) + (" …" if len(summary.paused) > PAUSED_SHOWN else "")
+        steering = plan.writer.steering(plan.target.prefix)
+        hint = " `ferryman pause` pauses them there." if steering is not None and steering.can_pause else ""
+        output.say(f"Paused at the source, and not at the target, because a migration carries no pause: {names}.{hint}", "yellow")
     for rule, ids in summary.refused.items():
         output.say(f"Left at the source by {rule}: " + ", ".join(ids[:10]) + (" …" if len(ids) > 10 else ""), "yellow")
     if summary.drift is not None:

@@ -153,6 +153,8 @@ class Summary:
     """The migration was finished before, and nothing was done."""
     left_behind: dict[str, int] = field(factory=dict)
     """How many keys under the source's prefix belong to no job, by the way their names begin (leftovers.py)."""
+    paused: list[str] = field(factory=list)
+    """Queues that were paused at the source, sorted. The target's are not: a migration carries no pause."""
     drift: Drift | None = None
     """Whether the source has changed meanwhile; None where it can't (a snapshot) or was not read by this run."""
     seconds: float = 0.0
@@ -190,6 +192,7 @@ class Summary:
             self._refuse(rule, ids)
         for group, number in other.left_behind.items():
             self.left_behind[group] = self.left_behind.get(group, 0) + number
+        self.paused = sorted({*self.paused, *other.paused})
 
     def _refuse(self, rule: str, ids: list[str]) -> None:
         samples = sorted({*self.refused.get(rule, ()), *ids})
@@ -208,6 +211,7 @@ class Summary:
             "refused": dict(sorted(self.refused.items())),
             "repeated": self.repeated,
             "left_behind": self.left_behind,
+            "paused": self.paused,
             "drift": self.drift and self.drift.to_dict(),
             "seconds": round(self.seconds, 3),
         }
@@ -220,6 +224,7 @@ class Summary:
             refused=self.refused,
             repeated=True,
             left_behind=self.left_behind,
+            paused=self.paused,
             drift=self.drift,
         )
 

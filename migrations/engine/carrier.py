@@ -84,7 +84,7 @@ class Carrier(ABC):
             if dry_run:
                 counted = snapshot.work(migrate.dry_run_work(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
-                summary.left_behind = leftovers.largest_groups(snapshot.left)
+                _tell_of_source(summary, snapshot)
                 summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
@@ -95,7 +95,7 @@ class Carrier(ABC):
                 work, path = migrate.write_work(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
-                summary.left_behind = leftovers.largest_groups(snapshot.left)
+                _tell_of_source(summary, snapshot)
                 summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
@@ -149,3 +149,9 @@ class Carrier(ABC):
         error ends the block. ``for_transfer``: as for ``file_snapshot.take``. ``checking``: nobody looks at more than ``check``
         does. Raises KeyspaceNotFound.
         """
+
+
+def _tell_of_source(summary: Summary, snapshot: Snapshot) -> None:
+    """What stays behind at the source beside jobs: keys that belong to none, and pauses."""
+    summary.left_behind = leftovers.largest_groups(snapshot.left)
+    summary.paused = sorted(snapshot.keyspace.totals.names.get("paused", ()))
