@@ -2,7 +2,7 @@
 
 A thin synchronous layer over the calls of a ``ForeignFamily``: it makes JSON of values, sends, and remembers from which queues
 its consumer has taken. Whoever uses it decides when to wait and when to run the timers. Not thread-safe: one client, and so one
-consumer, for each thread.
+consumer, for each thread. What ends a wait is in ``wakeups.py``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import redis
 from ..schema.connection.address import Address
 from ..schema.connection.call import Call, Command, run
 from ..schema.connection.connect import connect
+from ..schema.errors import UsageError
 from ..schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
 from ..schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ..schema.native.scripts.results import Removed, Role, Size
+from .wakeups import Wakeups
 
 L = TypeVar("L", bound=ForeignFamily)
 T = TypeVar("T")
@@ -65,6 +67,7 @@ class ForeignClient(Generic[L]):
         self._owns_server = isinstance(server, str)
         self._is_known = False
         self._queues: set[str] = set()
+        self._wakeups = Wakeups(live, self.server, self.send)
 
     def send(self, call: Call[T] | Command[T]) -> T:
         """Sends a call of ``live`` and gives its result."""
@@ -102,7 +105,25 @@ class ForeignClient(Generic[L]):
         """Up to ``n`` jobs, in the order of their runs. ``tasks``: only jobs of these names."""
         self._queues.add(queue)
         call = self.live.take(queue, self.consumer, n, self.lease_ms, delivery_limit=self.delivery_limit, tasks=tasks, now=now)
-        return tuple(job for job in self.send(call).jobs if isinstance(job, ForeignDelivery))
+        taken = self.send(call)
+        self._wakeups.taken(queue, n, taken)
+        return tuple(job for job in taken.jobs if isinstance(job, ForeignDelivery))
+
+    def wait(self, queues: str | Collection[str], seconds: float) -> bool:
+        """Waits until a job may be in one of the queues, at most for so many seconds. False: nothing has come in that time.
+
+        True says that ``take`` is worth a try, and comes at once where the last one left something. A delayed job wakes when it
+        is due; what others take wakes too, and so does the end of this consumer's lease, which a take begins anew. Nothing asks
+        the server meanwhile: it announces what changes, on a connection of its own that the first call opens. Nothing that comes
+        between a take and its wait is missed.
+
+        Raises Forbidden where the user may not listen, Incapable where the server can't tell, and redis-py's connection errors:
+        after those, wait again.
+        """
+        names = {queues} if isinstance(queues, str) else set(queues)
+        if not names or not seconds >= 0:
+            raise UsageError(f"wait for one queue at least, and no less than 0 s, not for {sorted(names)} and {seconds} s")
+        return self._wakeups.wait(names, seconds)
 
     def heartbeat(self, queue: str, *, now: int | None = None) -> bool:
         """Holds what was taken from a queue for another ``lease_ms``. False: the lease has lapsed, others may have it all."""
@@ -181,6 +202,7 @@ class ForeignClient(Generic[L]):
                 if self.send(self.live.forget(queue, self.consumer, now=now)) < MAX_PER_CALL:
                     break
         self._queues.clear()
+        self._wakeups.close()
         if self._owns_server:
             self.server.close()
 

@@ -379,6 +379,12 @@ class ForeignFamily(ABC):
     def signals(self, queue: str) -> tuple[bytes, ...]:
         """The keys that change when there may be something to take from a queue."""
 
+    @abstractmethod
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        """The keys that change when jobs of a queue are put off, or when it is paused or goes on: ``size`` says what that means.
+
+        Some stand in ``signals`` too; those that all queues share do not. Empty: there is nothing of the kind."""
+
 
 def _verdicts(outcomes: Iterable[Outcome]) -> tuple[Verdict, ...]:
     return tuple("lost" if outcome == "lost" else "acked" for outcome in outcomes)

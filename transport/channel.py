@@ -19,6 +19,7 @@ from uuid import uuid4
 from attrs import evolve, field, frozen
 from kombu.transport import base
 
+from ..schema.connection.listener import ConnectionLost
 from ..schema.errors import MalformedValue
 from ..schema.live import ForeignDelivery
 from ..schema.native.scripts.queue_scripts import MAX_PER_CALL
@@ -29,7 +30,7 @@ from .consume.dispatcher import Dispatcher
 from .consume.fanout import Fanout
 from .consume.qos import QoS, Unacked
 from .dead_letters import DeadLetters
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost, NoRoute
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NoRoute
 from .leases.leases import Leases, by_queue
 from .leases.renewer import renewer
 from .live.foreign_queue import ForeignQueue

@@ -11,6 +11,7 @@ import redis
 from kombu import exceptions
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
+from ..schema.connection.listener import ConnectionLost
 from ..schema.errors import FerrymanError, PublishRefused, ServerError, Unroutable
 
 CONNECTION_ERRORS: tuple[type[Exception], ...] = (
@@ -49,10 +50,6 @@ class NotFound(ChannelError):  # type: ignore[misc]
 
     def __init__(self, what: str) -> None:
         super().__init__(f"NOT_FOUND - no {what}", (50, 10), "declare", 404)
-
-
-class ConnectionLost(redis.exceptions.ConnectionError):
-    """A connection that looks open does not answer any more."""
 
 
 class LeaseLapsed(ConnectionLost):

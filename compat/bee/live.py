@@ -263,6 +263,9 @@ class BeeLive(ForeignFamily):
         names = layout(self.prefix)
         return names.key("queue", queue=queue), names.key("delayed", queue=queue)
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        return (layout(self.prefix).key("delayed", queue=queue),)
+
     def _call(
         self,
         name: str,

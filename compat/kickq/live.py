@@ -278,6 +278,9 @@ class KickqLive(ForeignFamily):
     def signals(self, queue: str) -> tuple[bytes, ...]:
         return (self._begin + b"queue:" + to_bytes(queue),)
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        return (self._begin + b"scheduled",)
+
 
 # What goes into scripts
 

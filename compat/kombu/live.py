@@ -284,6 +284,10 @@ class KombuLive(ForeignFamily):
         """The lists of the queue's buckets."""
         return tuple(bucket_key(self.prefix, queue, step, self.settings) for step in self.settings.steps)
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        """A message with an ``eta`` is in its list at once."""
+        return ()
+
 
 MIN_BINDING_TTL = 3_600_000
 """The shortest life of a binding table of expiring queues without a consumer, ms (kombu 5.7)."""

@@ -280,6 +280,9 @@ class KueLive(ForeignFamily):
     def signals(self, queue: str) -> tuple[bytes, ...]:
         return (self._keys[1] + b"jobs:" + to_bytes(queue) + b":inactive",)
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        return (self._keys[1] + b"jobs:delayed",)
+
 
 @cache
 def _host() -> str:

@@ -229,6 +229,10 @@ class PjqLive(ForeignFamily):
     def signals(self, queue: str) -> tuple[bytes, ...]:
         return (layout(self.prefix).key("queued", queue=queue),)
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        """Where a retried job is held until its time."""
+        return (layout(self.prefix).key("dispatched", queue=queue),)
+
     # Calls
 
     def _about(self, name: str, queue: str, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T]) -> Call[T]:

@@ -283,6 +283,9 @@ class QlessLive(ForeignFamily):
         start = self._keys[1] + b"q:" + to_bytes(queue)
         return (start + b"-work", start + b"-scheduled", start + b"-recur")
 
+    def schedules(self, queue: str) -> tuple[bytes, ...]:
+        return (self._keys[1] + b"q:" + to_bytes(queue) + b"-scheduled", self._keys[1] + b"paused_queues")
+
 
 _OUTCOMES: Mapping[bytes, Outcome] = {
     b"complete": "completed",

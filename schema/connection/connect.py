@@ -80,10 +80,10 @@ def connect_node(address: Address, node: Node, **overrides: Any) -> redis.Redis:
     return connect(evolve(address, kind=Kind.TCP, hosts=(node,)), **overrides)
 
 
-def new_connection(client: redis.Redis) -> Any:
+def new_connection(client: redis.Redis, **overrides: Any) -> Any:
     """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
     pool = client.connection_pool
-    return pool.connection_class(**pool.connection_kwargs)
+    return pool.connection_class(**pool.connection_kwargs | overrides)
 
 
 def _credentials(address: Address) -> dict[str, Any]:

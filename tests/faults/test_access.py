@@ -184,9 +184,10 @@ def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_othe
     sent_to_clusters = set()
     say = r"(?:command\(|Command\(\(|wait\(\w+, |_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
     folders = (ROOT / "transport", ROOT / "schema" / "native")
-    for path in [*(path for folder in folders for path in folder.rglob("*.py")), ROOT / "schema" / "connection" / "call.py"]:
+    connections = [ROOT / "schema" / "connection" / name for name in ("call.py", "listener.py")]
+    for path in [*(path for folder in folders for path in folder.rglob("*.py")), *connections]:
         commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
-        (sent_to_clusters if path.name in ("cluster_link.py", "tracking.py") else sent).update(commands)
+        (sent_to_clusters if path.name in ("cluster_link.py", "listener.py") else sent).update(commands)
     of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name
     of_durability = {"WAIT", "WAITAOF"}  # named beside the rule: servers before 7.2 would refuse it with them
     of_errors = {"INFO"}  # for the version of a server that lacks something; it may be denied

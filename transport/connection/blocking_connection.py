@@ -10,7 +10,8 @@ import redis
 
 from ...schema.connection.call import Argument
 from ...schema.connection.connect import new_connection
-from ..errors import ConnectionLost, transient
+from ...schema.connection.listener import ConnectionLost
+from ..errors import transient
 from .link import explain, is_stale
 
 BLOCK = 5.0
