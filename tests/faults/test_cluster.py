@@ -21,7 +21,7 @@ from ..support.load import POLICY, Load
 from ..support.messages import round_trip
 from ..support.metrics import samples
 from ..support.servers import Server, ServerKind
-from ..support.topologies import wait_until
+from ..support.topologies import wait_until, wait_until_replicated
 from ..support.workers import Ledger, celery, worker
 
 NOTE = "tests.support.tasks.note"
@@ -251,8 +251,7 @@ def test_a_killed_master_under_load_is_replaced_and_nothing_replicated_is_lost(n
         load = Load(url, queue)
         ledger.wait_for("run", 20)
         first_in_doubt = len(load.published)
-        with master.server.client() as client:
-            wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
+        wait_until_replicated(master, f"ferryman:{{{queue}}}:marker")
         master.kill()
         last_in_doubt = len(load.published)  # the master may have answered for it, and told no replica
         nodes.wait_until_healthy()

@@ -8,6 +8,7 @@ operation is over before the cut comes. What the operation meets is what kombu's
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import time
 from collections.abc import Callable
@@ -468,3 +469,23 @@ def test_what_a_lost_connection_held_is_given_back_though_that_is_cut_as_well(se
         message.ack()
         assert everything(direct) == ["dropped"]
         assert client.hget(channel.session.scripts.keys("q").meta, "acked") == b"2"
+
+
+def test_what_only_garbage_has_when_its_connection_is_lost_is_given_back(server, client):
+    """Celery's request of a task with an ETA is such garbage: it and its entry in the timer refer to each other."""
+    with Connection(server.url()) as direct, proxy(server) as between, Connection(between.url()) as connection:
+        publish(direct, ["dropped"])
+        channel = connection.channel()
+        cycle = [channel.basic_get("q")]
+        cycle.append(cycle)
+        gc.disable()
+        try:
+            del cycle
+            between.break_all()
+            with pytest.raises(connection.connection_errors):
+                channel.queue_declare("q")
+            connection.collect()
+            wait_until(lambda: client.zcard(channel.session.scripts.keys("q").waiting) == 1, 20)
+        finally:
+            gc.enable()
+        assert everything(direct) == ["dropped"]

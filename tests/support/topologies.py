@@ -104,8 +104,13 @@ class Watched:
 
     def wait_until_replicated(self) -> None:
         """Returns when a replica has everything that the master has answered until now."""
-        with self.master().server.client() as client:
-            wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
+        wait_until_replicated(self.master(), "marker")
+
+
+def wait_until_replicated(master: Daemon, key: str) -> None:
+    """Returns when a replica has all that a master has answered until now. WAIT goes by the connection's own writes: a key's."""
+    with master.server.client() as client, client.pipeline(transaction=False) as pipe:
+        wait_until(lambda: pipe.set(key, 1, px=1000).execute_command("WAIT", 1, 1000).execute()[1] >= 1)
 
 
 def _role(daemon: Daemon) -> bytes:

@@ -7,6 +7,7 @@ renews it from a thread of its own.
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 import weakref
@@ -29,6 +30,10 @@ from .lost_jobs import LostJobs
 from .renewer import LeaseRenewer
 
 logger = logging.getLogger("ferryman.transport")
+
+
+COLLECT_AFTER = 1.0
+"""Seconds after a lost connection until garbage is looked for that still has messages; then twice as long each time."""
 
 
 class LeasedChannel(Protocol):
@@ -61,6 +66,8 @@ class Leases:
         self.in_use: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """Delivery tag -> message, of those that somebody still has: a task that runs, say."""
         self.lost_jobs = LostJobs(self._session, channel.qos, self.in_use, channel.consumer_id)
+        self._collected = (0.0, 0.0)
+        """When garbage was looked for last, on the monotonic clock, and how long to wait until it is again."""
         self._until: dict[str, float] = {}
         """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
 
@@ -202,6 +209,7 @@ class Leases:
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
         request_table.drop_unstarted(self._channel)
+        self._collect_garbage()
         unstarted = {tag: unacked for tag, unacked in self._qos.unsettled().items() if tag not in self.in_use}
         if len(unstarted) == len(self._qos):
             self._forget(link, self._until)
@@ -211,6 +219,17 @@ class Leases:
                 link.run(self._session.family_of(queue).release(queue, self._consumer_id, job_ids))
         for tag in unstarted:
             self._qos.pop(tag)
+
+    def _collect_garbage(self) -> None:
+        """Frees messages that are in nobody's hands but in a cycle, of which an idle process might never be rid by itself.
+
+        Celery 5.7 leaves such: the request of a task with an ETA and its entry in the timer refer to each other.
+        """
+        at, pause = self._collected
+        now = time.monotonic()
+        if now >= at + pause and any(tag in self.in_use for tag in self._qos.unsettled()):
+            self._collected = now, 2 * pause or COLLECT_AFTER
+            gc.collect()
 
     def reconcile(self) -> None:
         """After a lost connection that is back: gives back what the server gave away and no reply brought here.
