@@ -12,18 +12,19 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
 
-from ..schema.columnar.jit import load_cached
+from ..migrations.engine.kernels import load_kernels
+from ..migrations.engine.processes import ProcessRunner
 from ..schema.family import family_names, get_family
 
 MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "pandas")
 """pyarrow loads pandas when it first makes an array of a list."""
 
 
-def load_kernels() -> None:
-    """Loads the kernels of all families, and their cached machine code."""
+def load_all_kernels() -> None:
+    """Loads the kernels of all families."""
     for family in map(get_family, family_names()):
         family.batch_prefilter(family.default_prefix, 0)
-    load_cached()
+    load_kernels(ProcessRunner())
 
 
 def quietly(work: Callable[..., int]) -> Callable[..., int]:
@@ -44,7 +45,7 @@ if __name__ == "__main__":
         sys.path[:] = others
     for name in MODULES:
         import_module(name)
-    load_kernels()
+    load_all_kernels()
     daemon = import_module("pyspark.daemon")
     daemon.worker = quietly(daemon.worker)  # type: ignore[attr-defined]
     daemon.manager()

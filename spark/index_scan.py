@@ -27,7 +27,7 @@ from ..migrations.scan import node, nothing_expires, same_server
 from ..migrations.throttle import Pace, Throttle
 from ..schema.columnar.binary_views import BinaryViews
 from ..schema.columnar.build import concat_rows
-from ..schema.columnar.jit import compiled
+from ..schema.columnar.jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_INTS, kernel
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import open_pipeline
@@ -79,7 +79,7 @@ def _keys(replies: RespReader, split: KeySplit, address: Address, pace: Pace) ->
     sizes = Sizes(members=min(most, split.count // (split.count // most + 1) + SPARE))
     for found in pace.through(read_members(replies, split, sizes)):
         members = found.members
-        begins = _after_separator(members.data, members.starts, members.sizes, index.separator)
+        begins = members.fill(np.empty(len(members), np.int64), _after_separator, index.separator)
         ids = BinaryViews(members.data, begins, members.sizes - (begins - members.starts))
         yield concat_rows(len(ids), [index.prefix, ids])
 
@@ -119,14 +119,12 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
             )
 
 
-@compiled
-def _after_separator(data: Any, starts: Any, sizes: Any, mark: int) -> Any:
-    """Where the rest of each text begins behind the first such byte, or the text itself if it has none."""
-    begins = np.empty(len(starts), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, INT)
+def _after_separator(data: Any, starts: Any, sizes: Any, begins: Any, mark: int) -> None:
+    """Fills in where the rest of each text begins behind the first such byte, or the text itself if it has none."""
     for row in range(len(starts)):
         begins[row] = starts[row]
         for at in range(starts[row], starts[row] + sizes[row]):
             if data[at] == mark:
                 begins[row] = at + 1
                 break
-    return begins

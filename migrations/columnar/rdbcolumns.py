@@ -181,7 +181,7 @@ class _Chunk:
             members, texts = words.take(slice(first, first + count, 2)), words.take(slice(first + 1, first + count, 2))
             first += count
             is_binary = records["code"][index] == BINARY_ZSET
-            scores = bits(self.buffer, texts.starts).view(np.float64) if is_binary else _scores(texts)
+            scores = texts.fill(np.empty(len(texts), np.int64), bits).view(np.float64) if is_binary else _scores(texts)
             if np.isnan(scores).any():
                 self._leave(records[index : index + 1])
                 continue

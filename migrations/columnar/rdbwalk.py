@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columnar.jit import compiled
+from ...schema.columnar.jit import BYTE_ARRAY, INT, helper, kernel, records_of
 from .columns import NO_TTL
 
 MOST_WORDS = 1_000
@@ -97,7 +97,7 @@ signed: Any = np.int64
 """Makes a signed number of a byte, or of another unsigned one: of both together numba makes a float."""
 
 
-@compiled
+@kernel(BYTE_ARRAY, records_of(STATE), INT, INT, records_of(RECORD), INT)
 def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes: int) -> int:
     """Goes on from where the state says, and notes the living keys of one database, until the table or its bytes are full.
 
@@ -147,7 +147,7 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
     return rows
 
 
-@compiled
+@helper
 def _opening(data: Any, at: int, end: int) -> Any:
     """A record's type code, when it expires (Unix ms, or NO_TTL), and the position after the type code."""
     expiry = NO_TTL
@@ -173,7 +173,7 @@ def _opening(data: Any, at: int, end: int) -> Any:
     return 0, NO_TTL, INVALID
 
 
-@compiled
+@helper
 def _remark(data: Any, at: int, end: int, code: int) -> Any:
     """The first number that a remark about the file tells, if it tells numbers, and the position after it."""
     lengths, strings = 0, 0
@@ -203,7 +203,7 @@ def _remark(data: Any, at: int, end: int, code: int) -> Any:
     return first, at
 
 
-@compiled
+@helper
 def _measured(data: Any, at: int, end: int, code: int) -> Any:
     """Of a value: the position after it, what becomes of it, and how many words and bytes it may need at most."""
     start = at
@@ -250,7 +250,7 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
     return at, kind, words, room
 
 
-@compiled
+@helper
 def _text_of_score(data: Any, at: int, end: int) -> int:
     """The position after a score as text; 253 to 255 stand for what has no digits."""
     if at >= end:
@@ -261,7 +261,7 @@ def _text_of_score(data: Any, at: int, end: int) -> int:
 # What records are made of
 
 
-@compiled
+@helper
 def length_at(data: Any, at: int, end: int) -> Any:
     """A length and the position after it; lengths of encoded strings are not among them."""
     if at >= end:
@@ -278,7 +278,7 @@ def length_at(data: Any, at: int, end: int) -> Any:
     return (number, at + 1 + size) if number >= 0 else (0, INVALID)
 
 
-@compiled
+@helper
 def string_at(data: Any, at: int, end: int) -> Any:
     """Of a string: its form, where its bytes begin, how many they are, as many as it may have decoded, the position after it."""
     if at < end and data[at] >= 0xC0:
@@ -301,7 +301,7 @@ def string_at(data: Any, at: int, end: int) -> Any:
     return PLAIN, at, size, size, at + size
 
 
-@compiled
+@helper
 def number_at(data: Any, at: int, size: int) -> Any:
     """A signed number of so many bytes, which must be there; the lowest stands first."""
     number = signed(0)

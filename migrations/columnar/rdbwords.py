@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columnar.jit import compiled
+from ...schema.columnar.jit import BYTE_ARRAY, FLOAT_ARRAY, INT, INT_ARRAY, OUT_BYTES, OUT_INTS, helper, kernel, records_of
 from .rdbwalk import (
     BINARY_ZSET,
     COUNTED,
@@ -30,6 +30,7 @@ from .rdbwalk import (
     PACKED,
     PLAIN,
     PLAIN_NODE,
+    RECORD,
     SHORT,
     STRINGS,
     length_at,
@@ -42,7 +43,7 @@ FIRST_OF_LISTPACKS = 16
 """From this type code on, what is packed is a listpack and no ziplist."""
 
 
-@compiled
+@kernel(OUT_BYTES, INT, records_of(RECORD), OUT_INTS, OUT_INTS, OUT_INTS, OUT_INTS, OUT_INTS)
 def decode(
     data: Any, free: int, records: Any, key_starts: Any, key_sizes: Any, counts: Any, starts: Any, sizes: Any
 ) -> tuple[int, int]:
@@ -66,7 +67,7 @@ def decode(
     return word, free
 
 
-@compiled
+@helper
 def _value(data: Any, code: int, at: int, end: int, free: int, starts: Any, sizes: Any, word: int, most: int) -> Any:
     """Fills in the words of a value; how many there are now, and where there is room now."""
     number = 1
@@ -108,7 +109,7 @@ def _value(data: Any, code: int, at: int, end: int, free: int, starts: Any, size
     return (word, free) if at == end else (INVALID, free)
 
 
-@compiled
+@helper
 def _listpack(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any, word: int, most: int) -> Any:
     """Fills in the words of a listpack; how many there are now, and where there is room now."""
     first, at, last = word, start + 6, end - 1
@@ -136,7 +137,7 @@ def _listpack(data: Any, start: int, end: int, free: int, starts: Any, sizes: An
     return (word, free) if at == last and (number == word - first or number == 0xFFFF) else (INVALID, free)
 
 
-@compiled
+@helper
 def _listpack_entry(data: Any, at: int, end: int) -> Any:
     """Of an entry: whether it is PLAIN or an INTEGER, how many bytes stand before its own, how many these are.
 
@@ -158,7 +159,7 @@ def _listpack_entry(data: Any, at: int, end: int) -> Any:
     return (INTEGER, 1, 8) if first == 0xF4 else (INVALID, 0, 0)
 
 
-@compiled
+@helper
 def _after_back_length(data: Any, at: int, end: int, length: int) -> int:
     """The position after what tells the length of the entry before it, if it tells that it is this one."""
     size = 1 if length <= 127 else 2 if length < 16383 else 3 if length < 2097151 else 4 if length < 268435455 else 5
@@ -171,7 +172,7 @@ def _after_back_length(data: Any, at: int, end: int, length: int) -> int:
     return at + size
 
 
-@compiled
+@helper
 def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any, word: int, most: int) -> Any:
     """Fills in the words of a ziplist; how many there are now, and where there is room now."""
     first, at, last = word, start + 10, end - 1
@@ -202,7 +203,7 @@ def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any
     return (word, free) if is_whole else (INVALID, free)
 
 
-@compiled
+@helper
 def _ziplist_entry(data: Any, at: int, end: int) -> Any:
     """Of an entry: whether it is PLAIN or an INTEGER, how many bytes stand before its own, how many these are.
 
@@ -226,7 +227,7 @@ def _ziplist_entry(data: Any, at: int, end: int) -> Any:
     return (INTEGER, 1, size) if size > 1 or first == 0xFE else (INVALID, 0, 0)
 
 
-@compiled
+@helper
 def _unsigned(data: Any, at: int, size: int) -> Any:
     """A number that has no sign, as ``number_at``."""
     number = signed(0)
@@ -238,7 +239,7 @@ def _unsigned(data: Any, at: int, size: int) -> Any:
 # One string
 
 
-@compiled
+@helper
 def _write_number(data: Any, at: int, number: int) -> int:
     """Writes a number's decimal text, for which there must be room, and says how long it is."""
     left = np.uint64(number)
@@ -257,7 +258,7 @@ def _write_number(data: Any, at: int, number: int) -> int:
     return at + digits - start
 
 
-@compiled
+@helper
 def _inflate(data: Any, at: int, end: int, to: int, room: int) -> bool:
     """Writes what LZF has packed from one position up to another; whether that is exactly as long as there is room."""
     first, last = to, to + room
@@ -290,7 +291,7 @@ def _inflate(data: Any, at: int, end: int, to: int, room: int) -> bool:
     return to == last
 
 
-@compiled
+@helper
 def _text(data: Any, at: int, end: int, free: int) -> Any:
     """A string decoded: where its text begins and how long it is; the position after the string; where there is room now."""
     form, start, stored, size, at = string_at(data, at, end)
@@ -308,16 +309,14 @@ def _text(data: Any, at: int, end: int, free: int) -> Any:
 # Scores
 
 
-@compiled
-def bits(data: Any, starts: Any) -> Any:
-    """The eight bytes at each position."""
-    bits = np.empty(len(starts), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
+def bits(data: Any, starts: Any, _sizes: Any, found: Any) -> None:
+    """Fills in the eight bytes at each position."""
     for row in range(len(starts)):
-        bits[row] = number_at(data, starts[row], 8)
-    return bits
+        found[row] = number_at(data, starts[row], 8)
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, FLOAT_ARRAY)
 def is_ascending(data: Any, starts: Any, sizes: Any, scores: Any) -> bool:
     """Whether no member stands before one with a lower score, or with the same and a lower text."""
     for row in range(1, len(starts)):
@@ -328,7 +327,7 @@ def is_ascending(data: Any, starts: Any, sizes: Any, scores: Any) -> bool:
     return True
 
 
-@compiled
+@helper
 def _is_after(data: Any, one: int, one_size: int, other: int, other_size: int) -> bool:
     for index in range(min(one_size, other_size)):
         if data[one + index] != data[other + index]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...schema.columnar.binary_views import BinaryViews
 from ...schema.columnar.build import resp_commands
-from ...schema.columnar.jit import compiled
+from ...schema.columnar.jit import BYTE_ARRAY, INT, OUT_INTS, helper, kernel
 from ...schema.connection.pipeline import PipelineConnection
 from ...schema.family import Command
 
@@ -157,7 +157,7 @@ MORE, UNEXPECTED, FULL = 0, 1, 2
 """What a kernel needs at its end: more bytes; nothing, as a reply is unexpected; room for more strings."""
 
 
-@compiled
+@helper
 def _integer_line(data: Any, at: int, end: int) -> Any:
     """The number here, which ends its line, and the position after that: -1 where the line is cut, -2 for no number."""
     sign = 1
@@ -175,7 +175,7 @@ def _integer_line(data: Any, at: int, end: int) -> Any:
     return sign * number, at + 2
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT, INT, OUT_INTS, OUT_INTS, OUT_INTS, INT, INT)
 def _find_arrays(
     data: Any, at: int, end: int, counts: Any, starts: Any, sizes: Any, rows: int, words: int
 ) -> tuple[int, int, int, int]:
@@ -222,7 +222,7 @@ def _find_arrays(
     return at, rows, words, MORE
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT, INT, OUT_INTS, INT)
 def _find_integers(data: Any, at: int, end: int, numbers: Any, done: int) -> tuple[int, int, int]:
     while done < len(numbers) and at < end:
         if data[at] != 58:

@@ -16,10 +16,7 @@ from ..plan import Plan
 from ..run import journal_glob
 from . import Difference, Progress, Report, Verification, silent
 from .carrier import Carrier
-from .comparison import SideDigests, compare_keyspaces, digest_side
 from .file_snapshot import FileSnapshot, reopen, take
-from .job_digests import ActualView, ExpectedView, SideView
-from .job_hasher import JobHasher
 from .key_scan import DIGEST_FACTOR, round_to_cores, task_count
 from .resume import SNAPSHOT
 from .runner import Runner
@@ -46,6 +43,11 @@ class FileCarrier(Carrier):
         self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
     ) -> Verification:
         """See Engine.verify."""
+        # Whose kernels nothing else needs.
+        from .comparison import SideDigests, compare_keyspaces, digest_side
+        from .job_digests import ActualView, ExpectedView, SideView
+        from .job_hasher import JobHasher
+
         started = time.monotonic()
         with self._session(source, progress) as (runner, folder):
             hasher, buckets = JobHasher(plan.writer), self._number(source, DIGEST_FACTOR)

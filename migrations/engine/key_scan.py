@@ -23,7 +23,7 @@ import redis
 from attrs import define, field, frozen
 
 from ...schema.columnar.binary_views import MOST_DIGITS, BinaryViews, concat, fnv1a
-from ...schema.columnar.jit import compiled
+from ...schema.columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_INTS, helper, kernel
 from ...schema.connection.address import Address, Kind
 from ...schema.connection.connect import open_client, server_errors
 from ...schema.connection.slot_map import Node
@@ -126,13 +126,13 @@ def _scan_task(address: Address, throttle: Throttle, ranges: list[ScanRange], fo
 def _batch(keys: list[bytes]) -> pa.RecordBatch:
     column = pa.array(keys, pa.binary())
     views = BinaryViews.from_arrow(column)
-    neighbourhoods = _neighbourhoods(views.data, views.starts, views.sizes)
+    neighbourhoods = views.fill(np.empty(len(views), np.int64), _neighbourhoods)
     return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), column], schema=SCHEMA)
 
 
 def in_memory_order(keys: BinaryViews) -> BinaryViews:
     """The keys in the order in which they lie in the server's memory, most likely."""
-    return keys.take(np.argsort(_trailing_numbers(keys.data, keys.starts, keys.sizes), kind="stable"))
+    return keys.take(np.argsort(_numbers(keys), kind="stable"))
 
 
 def sorted_in_chunks(pages: Iterable[BinaryViews]) -> Iterator[BinaryViews]:
@@ -169,7 +169,7 @@ class _Stream:
             page = next(self.pages, None)
             if page is None:
                 return False
-            self.keys, self.numbers = page, _trailing_numbers(page.data, page.starts, page.sizes)
+            self.keys, self.numbers = page, _numbers(page)
         return True
 
     def up_to(self, bound: int) -> BinaryViews:
@@ -180,28 +180,28 @@ class _Stream:
         return due
 
 
-@compiled
-def _trailing_numbers(data: Any, starts: Any, sizes: Any) -> Any:
-    """The last digits of each name as a number; 18 of them count."""
-    numbers = np.empty(len(starts), np.int64)
+def _numbers(names: BinaryViews) -> Any:
+    return names.fill(np.empty(len(names), np.int64), _trailing_numbers)
+
+
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
+def _trailing_numbers(data: Any, starts: Any, sizes: Any, numbers: Any) -> None:
+    """Fills in the last digits of each name as a number; 18 of them count."""
     for row in range(len(starts)):
         _, numbers[row] = _trailing_number(data, starts[row], sizes[row])
-    return numbers
 
 
-@compiled
-def _neighbourhoods(data: Any, starts: Any, sizes: Any) -> Any:
-    """The neighbourhood of each name."""
-    neighbourhoods = np.empty(len(starts), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
+def _neighbourhoods(data: Any, starts: Any, sizes: Any, neighbourhoods: Any) -> None:
+    """Fills in the neighbourhood of each name."""
     for row in range(len(starts)):
         first, number = _trailing_number(data, starts[row], sizes[row])
         # With the same text before them, these are whole numbers in a row, which buckets take in turn.
         before = fnv1a(data, starts[row], first)
         neighbourhoods[row] = np.int64(before >> np.uint64(2)) + number // BLOCK
-    return neighbourhoods
 
 
-@compiled
+@helper
 def _trailing_number(data: Any, start: int, size: int) -> Any:
     """How many bytes of a name stand before its last digits (all, if it has none), and the number that these are."""
     end = start + size

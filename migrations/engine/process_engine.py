@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import FrameType
 
-from ...schema.columnar.jit import load_cached
 from ...schema.connection.address import Address, Kind
-from ...schema.rule import Finding
 from ..plan import Plan
 from ..source import open_source
 from ..throttle import UNTHROTTLED, Throttle
-from . import Difference, Progress, Report, Summary, Verification, silent
+from . import Difference, Progress, Report, Verification, silent
 from .file_carrier import FileCarrier
+from .kernels import load_kernels
 from .processes import ProcessRunner
 from .resume import work_folder
 from .runner import Runner
@@ -44,26 +43,11 @@ class ProcessEngine(FileCarrier):
     def _cores(self) -> int:
         return self._runner.cores
 
-    def migrate(
-        self,
-        source: Address,
-        target: Address,
-        plan: Plan,
-        report: Report[Finding],
-        progress: Progress = silent,
-        *,
-        dry_run: bool = False,
-        resume: bool = False,
-    ) -> Summary:
-        """See Engine.migrate."""
-        _load_kernels(target)
-        return super().migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
-
     def verify(
         self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
     ) -> Verification:
         """See Engine.verify."""
-        _load_kernels(target)
+        _import_kernels(target)
         return super().verify(source, target, plan, report, progress)
 
     @contextlib.contextmanager
@@ -71,18 +55,18 @@ class ProcessEngine(FileCarrier):
         if found is None:
             with open_source(source):
                 pass  # a server that is down, or a file that is not there, is known before anything else is done
-        _load_kernels(source)
+        _import_kernels(source)
+        load_kernels(self._runner, progress)
         prepare_process()
         with _ended_by_sigterm(), work_folder(self._work, found) as folder:
             yield self._runner, folder
 
 
-def _load_kernels(address: Address) -> None:
-    """Loads what processes would load otherwise, each for itself."""
+def _import_kernels(address: Address) -> None:
+    """Loads the modules of kernels that are needed for a family, and for a file."""
     if address.kind is Kind.RDB:
         import_module(".files", __package__)
     address.key_family.batch_prefilter(address.prefix, 0)
-    load_cached()
 
 
 @contextlib.contextmanager

@@ -14,10 +14,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 
 from ..text import is_json
-from .jit import compiled, copy, same
+from .jit import (
+    BYTE_ARRAY,
+    INT,
+    INT_ARRAY,
+    OUT_BOOLS,
+    OUT_BYTES,
+    OUT_FLOATS,
+    OUT_INTS,
+    OUT_OFFSETS,
+    Kernel,
+    copy,
+    helper,
+    kernel,
+    same,
+)
 from .json_check import are_plain_json
 
 NULL = -1
@@ -39,8 +53,8 @@ class BinaryViews:
     """
 
     data: Any
-    starts: Any
-    sizes: Any
+    starts: Any = field(converter=np.ascontiguousarray)
+    sizes: Any = field(converter=np.ascontiguousarray)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -90,9 +104,14 @@ class BinaryViews:
         start = self.starts[index]
         return bytes(self.data[start : start + max(self.sizes[index], 0)])
 
+    def fill(self, found: Any, kernel: Kernel, *others: Any) -> Any:
+        """The array, in which a kernel has put something for each value."""
+        kernel(self.data, self.starts, self.sizes, found, *others)
+        return found
+
     def parse_ints(self) -> Any:
         """The number behind each value of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
-        return _parse_ints(self.data, self.starts, self.sizes)
+        return self.fill(np.empty(len(self), np.int64), _parse_ints)
 
     def map_ints(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
         """What ``read`` makes of each value (int64), ``nothing`` for None. It is asked only of those that are no plain digits."""
@@ -107,12 +126,13 @@ class BinaryViews:
 
     def parse_canonical_ints(self) -> tuple[Any, Any]:
         """The whole number of up to MOST_DIGITS digits behind each value (int64), and which (bool) are how it is written."""
-        numbers, are_canonical = _parse_canonical_ints(self.data, self.starts, self.sizes)
+        numbers, are_canonical = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        _parse_canonical_ints(self.data, self.starts, self.sizes, numbers, are_canonical)
         return numbers, are_canonical
 
     def parse_floats(self) -> Any:
         """``float`` of each value of few digits, perhaps with a point among them (float64); NaN for all others."""
-        return _parse_floats(self.data, self.starts, self.sizes)
+        return self.fill(np.full(len(self), np.nan), _parse_floats)
 
     def cast_floats(self) -> Any:
         """``float`` of each value (float64). Raises ValueError where one is no number."""
@@ -123,16 +143,21 @@ class BinaryViews:
 
     def int_between(self, before: bytes, after: bytes = b"") -> Any:
         """The positive number that each value has between these two (int64), NO_NUMBER for a value that is made otherwise."""
-        return _int_between(self.data, self.starts, self.sizes, _array(before), _array(after))
+        return self.fill(np.empty(len(self), np.int64), _int_between, _array(before), _array(after))
 
     def dictionary_encode(self) -> tuple[Any, list[bytes]]:
         """A code for each value (int64), and the value for each code, in the order in which they first stand here."""
-        codes, firsts = _dictionary_encode(self.data, self.starts, self.sizes)
-        return codes, [self[index] for index in firsts]
+        codes, firsts = np.empty((2, len(self)), np.int64)
+        size, row, known = 64, 0, 0
+        while row < len(self):
+            slots = np.full(size, -1)
+            row, known = _dictionary_encode(self.data, self.starts, self.sizes, codes, firsts, slots, row, known)
+            size *= 4
+        return codes, [self[index] for index in firsts[:known]]
 
     def equals(self, value: bytes) -> Any:
         """Whether each is this one."""
-        return _equals(self.data, self.starts, self.sizes, _array(value))
+        return self.fill(np.empty(len(self), np.bool_), _equals, _array(value))
 
     def are_json(self) -> Any:
         """Whether ``is_json`` is true of each."""
@@ -176,7 +201,7 @@ def _array(text: bytes) -> Any:
 # The loops
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BYTES, OUT_OFFSETS)
 def _gather(data: Any, starts: Any, sizes: Any, dense: Any, offsets: Any) -> None:
     at = 0
     offsets[0] = 0
@@ -186,7 +211,7 @@ def _gather(data: Any, starts: Any, sizes: Any, dense: Any, offsets: Any) -> Non
         offsets[row + 1] = at
 
 
-@compiled
+@helper
 def _parse_int(data: Any, start: int, end: int) -> int:
     if not 0 < end - start <= MOST_DIGITS:
         return NO_NUMBER
@@ -199,17 +224,14 @@ def _parse_int(data: Any, start: int, end: int) -> int:
     return number
 
 
-@compiled
-def _parse_ints(data: Any, starts: Any, sizes: Any) -> Any:
-    numbers = np.empty(len(starts), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
+def _parse_ints(data: Any, starts: Any, sizes: Any, numbers: Any) -> None:
     for row in range(len(starts)):
         numbers[row] = _parse_int(data, starts[row], starts[row] + sizes[row])
-    return numbers
 
 
-@compiled
-def _parse_canonical_ints(data: Any, starts: Any, sizes: Any) -> Any:
-    numbers, are_canonical = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, OUT_BOOLS)
+def _parse_canonical_ints(data: Any, starts: Any, sizes: Any, numbers: Any, are_canonical: Any) -> None:
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         is_negative = at < end and data[at] == 45
@@ -219,13 +241,11 @@ def _parse_canonical_ints(data: Any, starts: Any, sizes: Any) -> Any:
         if number != NO_NUMBER and (data[at] != 48 or (end - at == 1 and not is_negative)):
             numbers[row] = -number if is_negative else number
             are_canonical[row] = True
-    return numbers, are_canonical
 
 
-@compiled
-def _parse_floats(data: Any, starts: Any, sizes: Any) -> Any:
-    """The float for each value of few digits, for which one division gives the nearest; NaN for all others."""
-    numbers = np.full(len(starts), np.nan)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_FLOATS)
+def _parse_floats(data: Any, starts: Any, sizes: Any, numbers: Any) -> None:
+    """The float for each value of few digits, for which one division gives the nearest."""
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         is_negative = at < end and data[at] == 45
@@ -241,41 +261,36 @@ def _parse_floats(data: Any, starts: Any, sizes: Any) -> Any:
         if at == end and at > first and point != end - 1:
             value = number / _POWERS[end - point - 1 if point < end else 0]
             numbers[row] = -value if is_negative else value
-    return numbers
 
 
-@compiled
+@helper
 def has(data: Any, start: int, text: Any) -> Any:
     """Whether a value stands at a position, with all of its bytes among those of ``data``."""
     return same(data, start, text, 0, len(text))
 
 
-@compiled
+@helper
 def starts_with(data: Any, at: int, end: int, text: Any) -> bool:
     """Whether a text stands here, all of it before the end."""
     return at + len(text) <= end and has(data, at, text)
 
 
-@compiled
-def _int_between(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
-    numbers = np.empty(len(starts), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, BYTE_ARRAY, BYTE_ARRAY)
+def _int_between(data: Any, starts: Any, sizes: Any, numbers: Any, before: Any, after: Any) -> None:
     for row in range(len(starts)):
         first, end = starts[row] + len(before), starts[row] + sizes[row] - len(after)
         numbers[row] = NO_NUMBER
         if first < end and data[first] != 48 and has(data, starts[row], before) and has(data, end, after):
             numbers[row] = _parse_int(data, first, end)
-    return numbers
 
 
-@compiled
-def _equals(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
-    result = np.empty(len(starts), np.bool_)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, BYTE_ARRAY)
+def _equals(data: Any, starts: Any, sizes: Any, result: Any, value: Any) -> None:
     for row in range(len(starts)):
         result[row] = sizes[row] == len(value) and has(data, starts[row], value)
-    return result
 
 
-@compiled
+@helper
 def fnv1a(data: Any, start: int, size: int) -> Any:
     """The FNV-1a hash (uint64) of the value at a position."""
     found = np.uint64(14695981039346656037)
@@ -284,39 +299,33 @@ def fnv1a(data: Any, start: int, size: int) -> Any:
     return found
 
 
-@compiled
-def _slot(found: Any, slots: Any) -> Any:
-    """Where the search for a hash begins in a table, whose size is a power of two."""
-    return np.int64((found ^ (found >> np.uint64(32))) & np.uint64(len(slots) - 1))
-
-
-@compiled
-def _dictionary_encode(data: Any, starts: Any, sizes: Any) -> Any:
-    rows = len(starts)
-    codes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    slots = np.full(64, -1, np.int64)
-    known = 0
-    for row in range(rows):
-        size = max(sizes[row], 0)
-        at = _slot(fnv1a(data, starts[row], size), slots)
-        while slots[at] >= 0:
-            first = firsts[slots[at]]
-            if max(sizes[first], 0) == size and same(data, starts[first], data, starts[row], size):
-                break
-            at = (at + 1) & (len(slots) - 1)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, OUT_INTS, OUT_INTS, INT, INT)
+def _dictionary_encode(
+    data: Any, starts: Any, sizes: Any, codes: Any, firsts: Any, slots: Any, row: int, known: int
+) -> tuple[int, int]:
+    """Goes on from a row, with so many codes known, until the table is half full; the row it stands at, and those known."""
+    for code in range(known):
+        slots[_slot(data, starts, sizes, firsts, slots, firsts[code])] = code
+    while row < len(starts) and 2 * known <= len(slots):
+        at = _slot(data, starts, sizes, firsts, slots, row)
         if slots[at] < 0:
             firsts[known] = row
             slots[at] = known
             known += 1
-            codes[row] = known - 1
-            if 2 * known > len(slots):
-                slots = np.full(4 * len(slots), -1, np.int64)
-                for code in range(known):
-                    first = firsts[code]
-                    at = _slot(fnv1a(data, starts[first], sizes[first]), slots)
-                    while slots[at] >= 0:
-                        at = (at + 1) & (len(slots) - 1)
-                    slots[at] = code
-        else:
-            codes[row] = slots[at]
-    return codes, firsts[:known]
+        codes[row] = slots[at]
+        row += 1
+    return row, known
+
+
+@helper
+def _slot(data: Any, starts: Any, sizes: Any, firsts: Any, slots: Any, row: int) -> Any:
+    """Where in a table, whose size is a power of two, the code of a value stands, or would."""
+    start, size = starts[row], max(sizes[row], 0)
+    found = fnv1a(data, start, size)
+    at = np.int64((found ^ (found >> np.uint64(32))) & np.uint64(len(slots) - 1))
+    while slots[at] >= 0:
+        first = firsts[slots[at]]
+        if max(sizes[first], 0) == size and same(data, starts[first], data, start, size):
+            break
+        at = (at + 1) & (len(slots) - 1)
+    return at

@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from .binary_views import BinaryViews
-from .jit import compiled, copy
+from .jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_BOOLS, OUT_BYTES, OUT_INTS, copy, helper, kernel
 
 MOST_DECIMAL = 20
 """Characters of a number of 64 bits."""
@@ -129,7 +129,7 @@ def base64_encode(values: BinaryViews) -> BinaryViews:
     """Their bytes in base64."""
     sizes = (values.sizes + 2) // 3 * 4
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
-    _encode(values.data, values.starts, values.sizes, data, starts, ALPHABET)
+    _encode(values.data, values.starts, values.sizes, data, starts)
     return BinaryViews(data, starts, sizes)
 
 
@@ -138,7 +138,7 @@ def base64_decode(values: BinaryViews) -> tuple[BinaryViews, Any]:
     sizes = values.sizes // 4 * 3
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
     are_valid = np.empty(len(values), np.bool_)
-    _decode(values.data, values.starts, values.sizes, data, starts, sizes, are_valid, DIGITS)
+    _decode(values.data, values.starts, values.sizes, data, starts, sizes, are_valid)
     return BinaryViews(data, starts, sizes), are_valid
 
 
@@ -164,7 +164,7 @@ def _array(text: bytes) -> Any:
 # The loops
 
 
-@compiled
+@helper
 def _digits(number: int) -> int:
     """How many digits a number has that is not negative."""
     digits = 1
@@ -174,27 +174,27 @@ def _digits(number: int) -> int:
     return digits
 
 
-@compiled
+@kernel(OUT_INTS, INT_ARRAY, INT)
 def _add_sizes(sizes: Any, of_values: Any, fixed: int) -> None:
     for row in range(len(sizes)):
         sizes[row] += of_values[row] + _digits(of_values[row]) + fixed
 
 
-@compiled
+@kernel(OUT_BYTES, OUT_INTS, BYTE_ARRAY)
 def _put_same(data: Any, at: Any, text: Any) -> None:
     for row in range(len(at)):
         copy(data, at[row], text, 0, len(text))
         at[row] += len(text)
 
 
-@compiled
+@kernel(OUT_BYTES, OUT_INTS, BYTE_ARRAY, INT_ARRAY, INT_ARRAY)
 def _put(data: Any, at: Any, source: Any, starts: Any, sizes: Any) -> None:
     for row in range(len(at)):
         copy(data, at[row], source, starts[row], sizes[row])
         at[row] += sizes[row]
 
 
-@compiled
+@kernel(OUT_BYTES, OUT_INTS, BYTE_ARRAY, INT_ARRAY, INT_ARRAY, BYTE_ARRAY, BYTE_ARRAY, BYTE_ARRAY)
 def _put_prefixed(data: Any, at: Any, source: Any, starts: Any, sizes: Any, before: Any, between: Any, after: Any) -> None:
     for row in range(len(at)):
         out, size = at[row], sizes[row]
@@ -209,7 +209,7 @@ def _put_prefixed(data: Any, at: Any, source: Any, starts: Any, sizes: Any, befo
         at[row] = out + len(after)
 
 
-@compiled
+@helper
 def _write_decimal(number: int, data: Any, start: int) -> int:
     """Writes a number; returns how many characters it takes."""
     signs = 0
@@ -223,14 +223,14 @@ def _write_decimal(number: int, data: Any, start: int) -> int:
     return signs + digits
 
 
-@compiled
+@kernel(INT_ARRAY, OUT_BYTES, INT_ARRAY, OUT_INTS)
 def _write_decimals(numbers: Any, data: Any, starts: Any, sizes: Any) -> None:
     for row in range(len(numbers)):
         sizes[row] = _write_decimal(numbers[row], data, starts[row])
 
 
-@compiled
-def _encode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, alphabet: Any) -> None:
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BYTES, INT_ARRAY)
+def _encode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any) -> None:
     for row in range(len(starts)):
         at, end, out = starts[row], starts[row] + sizes[row], offsets[row]
         while at < end:
@@ -240,16 +240,16 @@ def _encode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, alpha
                 bits |= np.int64(source[at + 1]) << 8
             if left > 2:
                 bits |= np.int64(source[at + 2])
-            data[out] = alphabet[bits >> 18]
-            data[out + 1] = alphabet[(bits >> 12) & 63]
-            data[out + 2] = alphabet[(bits >> 6) & 63] if left > 1 else PADDING
-            data[out + 3] = alphabet[bits & 63] if left > 2 else PADDING
+            data[out] = ALPHABET[bits >> 18]
+            data[out + 1] = ALPHABET[(bits >> 12) & 63]
+            data[out + 2] = ALPHABET[(bits >> 6) & 63] if left > 1 else PADDING
+            data[out + 3] = ALPHABET[bits & 63] if left > 2 else PADDING
             at += 3
             out += 4
 
 
-@compiled
-def _decode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, found: Any, are_valid: Any, digits: Any) -> None:
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BYTES, INT_ARRAY, OUT_INTS, OUT_BOOLS)
+def _decode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, found: Any, are_valid: Any) -> None:
     for row in range(len(starts)):
         at, end, out = starts[row], starts[row] + sizes[row], offsets[row]
         padding = 0
@@ -260,7 +260,7 @@ def _decode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, found
         is_valid = sizes[row] % 4 == 0
         bits, held = np.int64(0), 0
         for index in range(at, end):
-            digit = digits[source[index]]
+            digit = DIGITS[source[index]]
             if digit > 63 or not is_valid:
                 is_valid = False
                 break

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .binary_views import NULL, BinaryViews
-from .jit import compiled, same
+from .jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_INTS, helper, kernel, same
 
 
 def field_sets(counts: Any, words: BinaryViews, step: int = 2) -> tuple[Any, list[int]]:
@@ -20,8 +20,10 @@ def field_sets(counts: Any, words: BinaryViews, step: int = 2) -> tuple[Any, lis
 
     ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each code.
     """
-    codes, firsts = _field_sets(counts, words.data, words.starts, words.sizes, step)
-    return codes, firsts.tolist()
+    codes, firsts = np.empty((2, len(counts)), np.int64)
+    begins = np.cumsum(counts) - counts
+    known = _field_sets(counts, begins, words.data, words.starts, words.sizes, step, codes, firsts)
+    return codes, firsts[:known].tolist()
 
 
 def select_fields(
@@ -34,19 +36,21 @@ def select_fields(
     codes, firsts = field_sets(counts, words)
     begins = np.cumsum(counts) - counts
     those = [tuple(words.slice(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
-    offsets = np.full((len(firsts), len(names)), NULL, np.int64)
+    offsets = np.full((len(names), len(firsts)), NULL, np.int64)
     for code, present in enumerate(those):
         for index, name in enumerate(names):
             if name in present:
-                offsets[code, index] = 2 * present.index(name) + 1
-    starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
+                offsets[index, code] = 2 * present.index(name) + 1
+    starts, sizes = np.zeros((len(names), len(counts)), np.int64), np.full((len(names), len(counts)), NULL, np.int64)
+    for at in range(len(names)):
+        _field(begins, codes, offsets[at], words.starts, words.sizes, starts[at], sizes[at])
     return {name: BinaryViews(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
 
 
 # The loops
 
 
-@compiled
+@helper
 def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int, step: int) -> bool:
     for index in range(0, count, step):
         if sizes[one + index] != sizes[other + index]:
@@ -56,19 +60,17 @@ def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int,
     return True
 
 
-@compiled
-def _field_sets(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
-    rows = len(counts)
-    codes, firsts, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    known, latest, begin = 0, 0, 0
-    for row in range(rows):
-        begins[row] = begin
+@kernel(INT_ARRAY, INT_ARRAY, BYTE_ARRAY, INT_ARRAY, INT_ARRAY, INT, OUT_INTS, OUT_INTS)
+def _field_sets(counts: Any, begins: Any, data: Any, starts: Any, sizes: Any, step: int, codes: Any, firsts: Any) -> int:
+    """Fills in the code of each record, and the first record of each code; how many codes there are."""
+    known, latest = 0, 0
+    for row in range(len(counts)):
         # Few sets of fields follow one another in any order: the one before is most likely, and there are few others.
         code = -1
         for index in range(known):
             each = (latest + index) % known
             first = firsts[each]
-            if counts[first] == counts[row] and _alike(data, starts, sizes, begins[first], begin, counts[row], step):
+            if counts[first] == counts[row] and _alike(data, starts, sizes, begins[first], begins[row], counts[row], step):
                 code = each
                 break
         if code < 0:
@@ -76,18 +78,13 @@ def _field_sets(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> A
             firsts[known] = row
             known += 1
         codes[row] = latest = code
-        begin += counts[row]
-    return codes, firsts[:known]
+    return known
 
 
-@compiled
-def _fields(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any) -> Any:
-    rows, names = len(begins), offsets.shape[1]
-    found_starts, found_sizes = np.zeros((names, rows), np.int64), np.full((names, rows), NULL, np.int64)
-    for row in range(rows):
-        for name in range(names):
-            offset = offsets[codes[row], name]
-            if offset != NULL:
-                found_starts[name, row] = starts[begins[row] + offset]
-                found_sizes[name, row] = sizes[begins[row] + offset]
-    return found_starts, found_sizes
+@kernel(INT_ARRAY, INT_ARRAY, INT_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, OUT_INTS)
+def _field(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any, found_starts: Any, found_sizes: Any) -> None:
+    """Fills in the value of one field, where a record has it: so many words, by its code, behind its first one."""
+    for row in range(len(begins)):
+        offset = offsets[codes[row]]
+        if offset != NULL:
+            found_starts[row], found_sizes[row] = starts[begins[row] + offset], sizes[begins[row] + offset]

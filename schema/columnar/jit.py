@@ -1,55 +1,115 @@
 """Jit: functions as machine code, made by numba, which needs the extra ``spark``.
 
 For loops over the bytes of millions of values (binary_views.py). One that copies short texts byte by byte takes ten times as long
-as C's own function, so what loops do to several bytes at once stands here too. What is cached of a function is made anew when its
-own file changes, but not when one changes whose functions it calls: who changes such a one while developing deletes
-``__pycache__``.
+as C's own function, so what loops do to several bytes at once stands here too. numba needs a tenth of a second and more for each
+function, once for an installation: so each has one signature, memory is allocated by who calls it, and none assigns a tuple to a
+part of an array. What is cached of a function is made anew when its own file changes, but not when one changes whose functions it
+calls: who changes such a one while developing deletes ``__pycache__``.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from attrs import define, field
 from llvmlite import ir
-from numba import njit, types
+from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COMPILED: list[Any] = []
-"""All functions that numba has compiled so far."""
+# Types of arguments: arrays that are read, whoever else may write to them, and arrays that are written
+BYTE_ARRAY, INT_ARRAY, FLOAT_ARRAY = (
+    types.Array(each, 1, "C", readonly=True) for each in (types.uint8, types.int64, types.float64)
+)
+OUT_BYTES, OUT_INTS, OUT_FLOATS, OUT_BOOLS = (each[::1] for each in (types.uint8, types.int64, types.float64, types.boolean))
+OUT_TABLE, OUT_WORDS, OUT_OFFSETS = types.int64[:, ::1], types.uint64[::1], types.int32[::1]
+INT, WORD = types.int64, types.uint64
 
 
-def compiled(function: F) -> F:
-    """The function as machine code, made when it is first called, and kept beside its source or in the user's cache.
+def records_of(dtype: Any) -> Any:
+    """The type of an array of records, which is read and written."""
+    return from_dtype(dtype)[::1]
 
-    Where neither can be written to, each process makes it anew; numba's NUMBA_CACHE_DIR names another folder.
+
+@define(eq=False)
+class Kernel:
+    """A function as machine code, which is loaded, or made, when it is first called."""
+
+    _compiled: Any
+    _signature: tuple[Any, ...]
+    _is_ready: bool = field(default=False, init=False)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Calls it with arguments of its types, or such as become these without loss."""
+        if not self._is_ready:
+            self.load()
+        return self._compiled(*arguments)
+
+    def load(self) -> None:
+        """Loads the machine code, or makes it and keeps it for the next process."""
+        if not self._is_ready:
+            self._compiled.compile(self._signature)
+            self._compiled.disable_compile()
+            self._is_ready = True
+
+    def is_cached(self) -> bool:
+        """Whether there is machine code that need not be made.
+
+        numba has no word for that. Where a later version is other inside, nothing is made ahead.
+        """
+        with contextlib.suppress(AttributeError):
+            cache, codegen = self._compiled._cache, self._compiled.targetctx.codegen()
+            return cache._index_key(self._signature, codegen) in cache._cache_file._load_index()
+        return True
+
+
+_KERNELS: defaultdict[str, list[Kernel]] = defaultdict(list)
+"""All that are known by now, by module: those of one call the same helpers."""
+
+
+def kernel(*signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
+    """Makes a function, whose arguments have these types, a kernel.
+
+    Its machine code is kept beside its source or in the user's cache. Where neither can be written to, each process makes it
+    anew; numba's NUMBA_CACHE_DIR names another folder.
     """
-    made: F
-    try:
-        made = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no place to keep it
-        made = njit(nogil=True)(function)
-    else:
-        _COMPILED.append(made)
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        try:
+            compiled = njit(cache=True, nogil=True, no_cfunc_wrapper=True)(function)
+        except RuntimeError:  # no place to keep it
+            compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
+        made = Kernel(compiled, signature)
+        _KERNELS[function.__module__].append(made)
+        return made
+
+    return decorate
+
+
+def helper(function: F) -> F:
+    """A function that kernels call, and nobody else: it is made together with them."""
+    made: F = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     return made
 
 
-def load_cached() -> None:
-    """Loads the machine code that is cached of all functions known by now, so that processes forked from this one have it.
-
-    numba has no word for that. Where a later version is other inside, functions are loaded when they are first called, as ever.
-    """
-    with contextlib.suppress(AttributeError):
-        for made in _COMPILED:
-            for signature, *_ in made._cache._cache_file._load_index():
-                made.compile(signature)
+def modules_to_compile() -> list[str]:
+    """The modules that have kernels of which no machine code is kept."""
+    return [module for module, kernels in _KERNELS.items() if not all(each.is_cached() for each in kernels)]
 
 
-# For compiled functions alone, as numba's intrinsics: what is made of their arguments. Nothing checks that the bytes are there.
+def load_kernels(*modules: str) -> None:
+    """Loads all kernels known by now, or those of these modules, so that processes forked from this one have them."""
+    for module in modules or tuple(_KERNELS):
+        for each in _KERNELS[module]:
+            each.load()
+
+
+# For kernels and helpers alone, as numba's intrinsics: what is made of their arguments. Nothing checks that the bytes are there.
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..text import MAX_JSON_DEPTH
-from .jit import WIDTH, compiled, opening_brackets, plain_bytes
+from .jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, WIDTH, helper, kernel, opening_brackets, plain_bytes
 
 MOST_DIGITS = 18
 """Numbers of more digits are unusual."""
@@ -21,18 +21,21 @@ _PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)
 """Whether a byte of a JSON string stands for itself."""
 
 
-@compiled
 def are_plain_json(data: Any, starts: Any, sizes: Any) -> Any:
     """Whether each value (as in BinaryViews) is JSON of no unusual kind."""
     result = np.empty(len(starts), np.bool_)
-    stack = np.empty(DEEPEST, np.bool_)
-    for row in range(len(starts)):
-        end = starts[row] + sizes[row]
-        result[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
+    _are_plain_json(data, starts, sizes, np.empty(DEEPEST, np.bool_), result)
     return result
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_BOOLS)
+def _are_plain_json(data: Any, starts: Any, sizes: Any, stack: Any, result: Any) -> None:
+    for row in range(len(starts)):
+        end = starts[row] + sizes[row]
+        result[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
+
+
+@helper
 def _depth(data: Any, at: int, end: int) -> int:
     """How deep brackets are nested, as text.py counts them: those in strings too. Or more, where that is few."""
     if end - at <= MAX_JSON_DEPTH:
@@ -53,7 +56,7 @@ def _depth(data: Any, at: int, end: int) -> int:
     return deepest
 
 
-@compiled
+@helper
 def _blank(data: Any, at: int, end: int) -> int:
     """The position of what follows white space."""
     while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
@@ -61,7 +64,7 @@ def _blank(data: Any, at: int, end: int) -> int:
     return at
 
 
-@compiled
+@helper
 def _is_json(data: Any, at: int, end: int, stack: Any) -> bool:
     """Whether this is JSON of no unusual kind. ``stack``: of each bracket that is open, whether it is one of an object."""
     depth = 0
@@ -107,7 +110,7 @@ def _is_json(data: Any, at: int, end: int, stack: Any) -> bool:
                 return False
 
 
-@compiled
+@helper
 def _name(data: Any, at: int, end: int) -> int:
     """The position after the name of a member and its colon; -1 where there is none."""
     at = _blank(data, at, end)
@@ -120,7 +123,7 @@ def _name(data: Any, at: int, end: int) -> int:
     return at + 1 if at < end and data[at] == 58 else -1
 
 
-@compiled
+@helper
 def _string(data: Any, at: int, end: int) -> int:
     """The position after the string whose first quotation mark stands before this one; -1 for one that is unusual."""
     while at < end:
@@ -162,7 +165,7 @@ def _string(data: Any, at: int, end: int) -> int:
     return -1
 
 
-@compiled
+@helper
 def _utf8(data: Any, at: int, end: int) -> int:
     """The position after a character of several bytes; -1 where there is none."""
     byte = data[at]
@@ -182,7 +185,7 @@ def _utf8(data: Any, at: int, end: int) -> int:
     return at + 1 + more
 
 
-@compiled
+@helper
 def _scalar(data: Any, at: int, end: int) -> int:
     """The position after a number, true, false or null; -1 for all else, and for numbers of many digits."""
     byte = data[at]
@@ -215,7 +218,7 @@ def _scalar(data: Any, at: int, end: int) -> int:
     return at
 
 
-@compiled
+@helper
 def after_digits(data: Any, at: int, end: int) -> int:
     """The position after decimal digits, of which there may be none."""
     while at < end and 48 <= data[at] <= 57:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from .binary_views import BinaryViews
-from .jit import compiled
+from .jit import BYTE_ARRAY, INT_ARRAY, OUT_WORDS, WORD, helper, kernel
 
 KEY_BYTES = 16
 DIGEST_BYTES = 16
@@ -36,7 +36,7 @@ def siphash_of(text: bytes, key: bytes) -> bytes:
 
 
 def _digests(texts: BinaryViews, key: bytes) -> Any:
-    found = np.empty((len(texts), 2), "<u8")
+    found = np.empty(2 * len(texts), "<u8")
     first, second = np.frombuffer(key, "<u8", 2)
     _hash(texts.data, texts.starts, texts.sizes, first, second, found)
     return found
@@ -44,25 +44,26 @@ def _digests(texts: BinaryViews, key: bytes) -> Any:
 
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(int.from_bytes(word)) for word in (b"somepseu", b"dorandom", b"lygenera", b"tedbytes"))
 _LONG, _SECOND = np.uint64(0xEE), np.uint64(0xDD)
+_13, _16, _17, _21, _32 = map(np.uint64, (13, 16, 17, 21, 32))
 
 
-@compiled
-def _turned(word: Any, bits: int) -> Any:
-    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+@helper
+def _turned(word: Any, bits: Any) -> Any:
+    return (word << bits) | (word >> (np.uint64(64) - bits))
 
 
-@compiled
+@helper
 def _round(one: Any, two: Any, three: Any, four: Any) -> Any:
     one += two
     three += four
-    two, four = _turned(two, 13) ^ one, _turned(four, 16) ^ three
-    one = _turned(one, 32) + four
+    two, four = _turned(two, _13) ^ one, _turned(four, _16) ^ three
+    one = _turned(one, _32) + four
     three += two
-    four, two = _turned(four, 21) ^ one, _turned(two, 17) ^ three
-    return one, two, _turned(three, 32), four
+    four, two = _turned(four, _21) ^ one, _turned(two, _17) ^ three
+    return one, two, _turned(three, _32), four
 
 
-@compiled
+@helper
 def _word(data: Any, at: int) -> Any:
     """The eight bytes from a position on."""
     first = np.uintp(at)  # as it is unsigned, nobody asks whether it is negative, and all this is one instruction
@@ -72,7 +73,7 @@ def _word(data: Any, at: int) -> Any:
     return word
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, WORD, WORD, OUT_WORDS)
 def _hash(data: Any, starts: Any, sizes: Any, first: Any, second: Any, found: Any) -> None:
     for row in range(len(starts)):
         one, two, three, four = _ONE ^ first, _TWO ^ second ^ _LONG, _THREE ^ first, _FOUR ^ second
@@ -94,8 +95,8 @@ def _hash(data: Any, starts: Any, sizes: Any, first: Any, second: Any, found: An
         three ^= _LONG
         for _ in range(4):
             one, two, three, four = _round(one, two, three, four)
-        found[row, 0] = one ^ two ^ three ^ four
+        found[2 * row] = one ^ two ^ three ^ four
         two ^= _SECOND
         for _ in range(4):
             one, two, three, four = _round(one, two, three, four)
-        found[row, 1] = one ^ two ^ three ^ four
+        found[2 * row + 1] = one ^ two ^ three ^ four

@@ -14,7 +14,7 @@ import numpy as np
 
 from .binary_views import MOST_DIGITS, BinaryViews, has, starts_with
 from .build import DIGITS, PADDING
-from .jit import compiled
+from .jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_INTS, helper, kernel
 from .json_check import after_digits
 
 DEEPEST = 8
@@ -27,7 +27,7 @@ def check_tagged_json(texts: BinaryViews) -> tuple[Any, BinaryViews]:
     The name is empty where there is none.
     """
     are_plain, names = np.zeros(len(texts), np.bool_), np.zeros((2, len(texts)), np.int64)
-    _walk(texts.data, texts.starts, texts.sizes, are_plain, *names)
+    _walk(texts.data, texts.starts, texts.sizes, are_plain, *names, np.empty(2 * DEEPEST, np.int64))
     return are_plain, BinaryViews(texts.data, *names)
 
 
@@ -37,18 +37,18 @@ _B64, _FLOAT, _PLAIN = (np.frombuffer(mark, np.uint8) for mark in (b"b64", b"flo
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 
 
-@compiled
-def _walk(data: Any, starts: Any, sizes: Any, are_plain: Any, name_starts: Any, name_sizes: Any) -> None:
-    lasts = np.empty((DEEPEST, 2), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_INTS, OUT_INTS, OUT_INTS)
+def _walk(data: Any, starts: Any, sizes: Any, are_plain: Any, name_starts: Any, name_sizes: Any, lasts: Any) -> None:
     for row in range(len(starts)):
         are_plain[row] = _is_plain(data, starts[row], starts[row] + sizes[row], lasts)
         if are_plain[row] and sizes[row] > 2:
-            name_starts[row], name_sizes[row] = lasts[0]
+            name_starts[row], name_sizes[row] = lasts[0], lasts[1]
 
 
-@compiled
+@helper
 def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
-    """Whether this is plain tagged JSON. ``lasts``: of each mapping that is open, where the latest name stands, and its size."""
+    """Whether this is plain tagged JSON. ``lasts``: of each mapping that is open, where the latest name stands, and its size, one
+    after the other."""
     depth = 0
     while True:
         # A value stands here, or should: a mapping of one name, in which is a mapping, in which is anything.
@@ -64,9 +64,9 @@ def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
             if data[at] == 125:
                 at += 1
             else:
-                lasts[depth] = at, -1
+                lasts[2 * depth], lasts[2 * depth + 1] = at, -1
                 depth += 1
-                at = _name(data, at, end, lasts[depth - 1])
+                at = _name(data, at, end, lasts, 2 * depth - 2)
                 if at < 0:
                     return False
                 continue
@@ -84,12 +84,12 @@ def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
             return at == end
         if at >= end or data[at] != 44 or depth == 1:
             return False
-        at = _name(data, at + 1, end, lasts[depth - 1])
+        at = _name(data, at + 1, end, lasts, 2 * depth - 2)
         if at < 0:
             return False
 
 
-@compiled
+@helper
 def _text(data: Any, at: int, end: int) -> int:
     """The position after the text whose first quotation mark stands before this one; -1 if JSON escapes some of it."""
     while at < end and 32 <= data[at] <= 126 and data[at] != 92:
@@ -99,8 +99,8 @@ def _text(data: Any, at: int, end: int) -> int:
     return -1
 
 
-@compiled
-def _name(data: Any, at: int, end: int, last: Any) -> int:
+@helper
+def _name(data: Any, at: int, end: int, lasts: Any, last: int) -> int:
     """The position after a name and its colon; -1 if there is none, or one that has to stand elsewhere, or means something."""
     first = at + 1
     if at >= end or data[at] != 34:
@@ -112,17 +112,17 @@ def _name(data: Any, at: int, end: int, last: Any) -> int:
     for mark in (_B64, _FLOAT, _PLAIN):
         if size == len(mark) and has(data, first, mark):
             return -1
-    before, length = last
+    before, length = lasts[last], lasts[last + 1]
     shared = 0
     while shared < min(size, length) and data[before + shared] == data[first + shared]:
         shared += 1
     is_first = length < 0
     is_behind = shared < size and (shared == length or data[before + shared] < data[first + shared])
-    last[0], last[1] = first, size
+    lasts[last], lasts[last + 1] = first, size
     return at + 1 if is_first or is_behind else -1
 
 
-@compiled
+@helper
 def after_bytes(data: Any, at: int, end: int) -> int:
     """The position after bytes as ``encode_tagged`` writes them; -1 where it writes others, or none stand here."""
     if not starts_with(data, at, end, BYTES):
@@ -142,7 +142,7 @@ def after_bytes(data: Any, at: int, end: int) -> int:
     return at + 2 if at + 1 < end and data[at] == 34 and data[at + 1] == 125 else -1
 
 
-@compiled
+@helper
 def _word(data: Any, at: int, end: int) -> int:
     """The position after a whole number of few digits, true, false or null; -1 for all else."""
     for word in (_NULL, _TRUE, _FALSE):

@@ -67,13 +67,14 @@ from ferryman.schema.columnar import binary_views
 from ferryman.schema.columnar.binary_views import BinaryViews
 
 if sys.argv[1:] == ["load"]:
-    from ferryman.spark.daemon import load_kernels
+    from ferryman.spark.daemon import load_all_kernels
 
-    load_kernels()
+    load_all_kernels()
     assert "ferryman.compat.kue.columnar.batch_prefilter" in sys.modules
-    assert binary_views._int_between.overloads, "what was kept is not loaded"
+    assert binary_views._int_between._compiled.overloads, "what was kept is not loaded"
 assert BinaryViews.of([b"q:job:7"]).int_between(b"q:job:").tolist() == [7]
-assert sum(binary_views._int_between.stats.cache_misses.values()) == (0 if sys.argv[1:] else 1)
+if sys.argv[1:]:
+    assert not binary_views._int_between._compiled.stats.cache_misses
 """
 
 
@@ -82,8 +83,7 @@ def test_a_daemon_loads_the_loops_that_another_process_has_compiled(tmp_path: Pa
     script.write_text(KEPT)
     for arguments in ([], ["load"]):
         command = [sys.executable, str(script), *arguments]
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
 
 

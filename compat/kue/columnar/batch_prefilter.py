@@ -12,7 +12,7 @@ import numpy as np
 
 from ....schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
 from ....schema.columnar.binary_views import NO_NUMBER, NULL, BinaryViews
-from ....schema.columnar.jit import compiled
+from ....schema.columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_INTS, kernel
 from ....schema.columnar.jobtable import AcceptedJobs, JobTable
 from ....schema.job import State
 from ....schema.memo import Memo
@@ -107,7 +107,7 @@ class KueBatchPrefilter(BatchPrefilter):
     def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         if not self._prefilter.is_index(key):
             return None
-        numbers = _padded(members.data, members.starts, members.sizes)
+        numbers = members.fill(np.full(len(members), NO_NUMBER), _padded)
         if key != self._prefilter.active:
             return IndexMemberColumns(IndexKey(key), numbers)
         numbers[(scores >= SHORTEST_LEASE) & (scores < self._prefilter.late)] = NO_NUMBER
@@ -138,10 +138,9 @@ def _ids(numbers: Any) -> Any:
     return np.where(numbers < 10**ID_DIGITS, numbers, NO_NUMBER)
 
 
-@compiled
-def _padded(data: Any, starts: Any, sizes: Any) -> Any:
-    """The job that each member in today's form names, NO_NUMBER for all others."""
-    numbers = np.full(len(starts), NO_NUMBER, np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
+def _padded(data: Any, starts: Any, sizes: Any, numbers: Any) -> None:
+    """Fills in the job that each member in today's form names."""
     for row in range(len(starts)):
         at, digits = starts[row], sizes[row] - 3
         if not 0 < digits <= ID_DIGITS or data[at] != 48 + digits // 10 or data[at + 1] != 48 + digits % 10:
@@ -156,4 +155,3 @@ def _padded(data: Any, starts: Any, sizes: Any) -> Any:
                 break
             number = number * 10 + digit
         numbers[row] = number
-    return numbers

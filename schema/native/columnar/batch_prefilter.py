@@ -12,7 +12,7 @@ import numpy as np
 
 from ...columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
 from ...columnar.binary_views import NO_NUMBER, NULL, BinaryViews, has
-from ...columnar.jit import compiled
+from ...columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_INTS, kernel
 from ...columnar.jobnumbers import numbers_of
 from ...columnar.jobtable import AcceptedJobs, JobTable
 from ...prefilter import ANYWHERE
@@ -93,8 +93,9 @@ class NativeBatchPrefilter(BatchPrefilter):
     def _split(self, keys: BinaryViews) -> tuple[BinaryViews, BinaryViews]:
         """The tag and the id in each name of a record; both are empty in all other names."""
         head, middle = (np.frombuffer(text, np.uint8) for text in (self._prefilter.head, b"}:job:"))
-        tags, ids = _split_keys(keys.data, keys.starts, keys.sizes, head, middle)
-        return BinaryViews(keys.data, *tags), BinaryViews(keys.data, *ids)
+        tag_starts, tag_sizes, id_starts, id_sizes = found = np.zeros((4, len(keys)), np.int64)
+        _split_keys(keys.data, keys.starts, keys.sizes, head, middle, *found)
+        return BinaryViews(keys.data, tag_starts, tag_sizes), BinaryViews(keys.data, id_starts, id_sizes)
 
 
 def _are_readable(overflows: BinaryViews) -> Any:
@@ -105,16 +106,24 @@ def _are_readable(overflows: BinaryViews) -> Any:
     return readable
 
 
-@compiled
-def _split_keys(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
-    tags, ids = np.zeros((2, len(starts)), np.int64), np.zeros((2, len(starts)), np.int64)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, BYTE_ARRAY, BYTE_ARRAY, OUT_INTS, OUT_INTS, OUT_INTS, OUT_INTS)
+def _split_keys(
+    data: Any,
+    starts: Any,
+    sizes: Any,
+    head: Any,
+    middle: Any,
+    tag_starts: Any,
+    tag_sizes: Any,
+    id_starts: Any,
+    id_sizes: Any,
+) -> None:
     for row in range(len(starts)):
         first, end = starts[row] + len(head), starts[row] + sizes[row]
         if first > end or not has(data, starts[row], head):
             continue
         for at in range(first, end - len(middle)):
             if has(data, at, middle):
-                tags[0, row], tags[1, row] = first, at - first
-                ids[0, row], ids[1, row] = at + len(middle), end - at - len(middle)
+                tag_starts[row], tag_sizes[row] = first, at - first
+                id_starts[row], id_sizes[row] = at + len(middle), end - at - len(middle)
                 break
-    return tags, ids

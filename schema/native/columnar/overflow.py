@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ...columnar.binary_views import BinaryViews, has, starts_with
 from ...columnar.build import base64_decode, scatter
-from ...columnar.jit import compiled
+from ...columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_INTS, OUT_TABLE, helper, kernel, same
 from ...columnar.jobtable import BinaryLists
 from ...columnar.json_check import after_digits
 from ...columnar.tagged_json_check import BYTES as BEFORE_BYTES
@@ -44,7 +44,6 @@ _HEAD, _MIDDLE, _AT, _TAIL = (
     np.frombuffer(text, np.uint8) for text in (b'{"fields":{', b'},"extra":', b',"at":["', b'.0],"native":false}')
 )
 _ALL_NAMES = np.frombuffer(b"".join(_NAMES), np.uint8)
-_TEXTS = (_HEAD, _MIDDLE, _AT, _TAIL)
 
 
 @frozen(eq=False)
@@ -72,7 +71,7 @@ class OverflowColumns:
         """What these texts hold."""
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)
-        _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _TEXTS)
+        texts.fill(are_plain, _walk, spans[0], spans[1])
         *fields, extra, roles, scores = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
         are_tagged, families = check_tagged_json(extra)
         others = np.flatnonzero(are_plain & ~are_tagged)
@@ -141,7 +140,7 @@ def _there(texts: BinaryViews) -> BinaryViews:
 # The loops
 
 
-@compiled
+@helper
 def _number(data: Any, at: int, end: int) -> int:
     """Where the number ends that begins here, of at most 16 digits, without zeros before it; -1 for none."""
     first = at
@@ -149,7 +148,7 @@ def _number(data: Any, at: int, end: int) -> int:
     return at if 0 < at - first <= 16 and (data[first] != 48 or at - first == 1) else -1
 
 
-@compiled
+@helper
 def _value(data: Any, at: int, end: int, kind: int) -> Any:
     """Where the value begins and ends that stands here, and where what comes after it does; -1, -1, -1 for none."""
     nothing = (-1, -1, -1)
@@ -185,47 +184,36 @@ def _value(data: Any, at: int, end: int, kind: int) -> Any:
         at += 1
 
 
-@compiled
-def _walk(
-    data: Any,
-    starts: Any,
-    sizes: Any,
-    found_starts: Any,
-    found_sizes: Any,
-    are_plain: Any,
-    kinds: Any,
-    ends: Any,
-    names: Any,
-    texts: Any,
-) -> None:
-    head, middle, at_text, tail = texts
-    fields = len(kinds)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_TABLE, OUT_TABLE)
+def _walk(data: Any, starts: Any, sizes: Any, are_plain: Any, found_starts: Any, found_sizes: Any) -> None:
+    fields = len(_KINDS)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
-        found_sizes[:fields, row] = NONE
-        if not starts_with(data, at, end, head):
+        for field in range(fields):
+            found_sizes[field, row] = NONE
+        if not starts_with(data, at, end, _HEAD):
             continue
-        at += len(head)
+        at += len(_HEAD)
         is_first, is_valid = True, True
         for field in range(fields):
-            name = names[ends[field] : ends[field + 1]]
+            name, size = _ENDS[field], _ENDS[field + 1] - _ENDS[field]
             begin = at
             if not is_first and begin < end and data[begin] == 44:
                 begin += 1
-            if (not is_first and begin == at) or not starts_with(data, begin, end, name):
+            if (not is_first and begin == at) or begin + size > end or not same(data, begin, _ALL_NAMES, name, size):
                 continue
-            first, stop, after = _value(data, begin + len(name), end, kinds[field])
+            first, stop, after = _value(data, begin + size, end, _KINDS[field])
             if after < 0:
                 is_valid = False
                 break
             found_starts[field, row], found_sizes[field, row] = first, stop - first
             at, is_first = after, False
-        if not is_valid or not starts_with(data, at, end, middle):
+        if not is_valid or not starts_with(data, at, end, _MIDDLE):
             continue
-        at += len(middle)
+        at += len(_MIDDLE)
         # The extra of others may have any form: what comes after it is found from the end.
-        stop = end - len(tail)
-        if stop <= at or not has(data, stop, tail):
+        stop = end - len(_TAIL)
+        if stop <= at or not has(data, stop, _TAIL):
             continue
         number = stop
         while number > at and 48 <= data[number - 1] <= 57:
@@ -240,15 +228,15 @@ def _walk(
         last = word
         while word > at and 97 <= data[word - 1] <= 122:
             word -= 1
-        if word == last or word - len(at_text) <= at or not has(data, word - len(at_text), at_text):
+        if word == last or word - len(_AT) <= at or not has(data, word - len(_AT), _AT):
             continue
-        found_starts[fields, row], found_sizes[fields, row] = at, word - len(at_text) - at
+        found_starts[fields, row], found_sizes[fields, row] = at, word - len(_AT) - at
         found_starts[fields + 1, row], found_sizes[fields + 1, row] = word, last - word
         found_starts[fields + 2, row], found_sizes[fields + 2, row] = number, stop - number
         are_plain[row] = True
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
 def _count(data: Any, starts: Any, sizes: Any, counts: Any) -> None:
     for row in range(len(starts)):
         for at in range(starts[row], starts[row] + sizes[row]):
@@ -256,7 +244,7 @@ def _count(data: Any, starts: Any, sizes: Any, counts: Any) -> None:
                 counts[row] += 1
 
 
-@compiled
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, OUT_INTS)
 def _items(data: Any, starts: Any, sizes: Any, item_starts: Any, item_sizes: Any) -> None:
     """Finds what stands in base64 in lists of it."""
     item = 0

@@ -25,7 +25,6 @@ from ..overflow import Overflow
 from ..prefilter import EXACT
 from ..record import FAILED, NAME, ROLE_OF, STATES
 from ..scripts.waiting_score import IMPORTED, RANK_STEP
-from .overflow import OverflowColumns
 
 SCORES = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; waiting ones have one of their own."""
@@ -201,6 +200,8 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
     known = needed | NUMBERS.keys() | TEXTS.keys() | ({b"score"} if state in REMEMBERING else set())
     if not needed <= fields.keys() <= known:
         return
+    from .overflow import OverflowColumns  # whose kernels only who reads needs
+
     overflow = OverflowColumns.of(fields[Overflow.FIELD])
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
     are_migrated = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.equals(role)
