@@ -9,13 +9,15 @@ from zlib import crc32
 
 import pytest
 import redis
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from .support import effort
 from .support.servers import Server, ServerKind, installed_servers
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None, max_examples=effort.examples(100))
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=effort.examples(100)
+)
 settings.load_profile("untimed")
 
 # The embedded Valkey always runs; a system redis-server joins in where one is found.

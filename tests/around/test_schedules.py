@@ -31,7 +31,7 @@ def test_redbeat_runs_what_stands_in_redis(server, ledger, tmp_path):
 def test_redbeat_without_a_url_of_its_own_takes_the_brokers_and_beat_ends_with_the_schemes_it_knows(server, tmp_path):
     pytest.importorskip("redbeat")
     with beat(server, tmp_path, "schedules", "-S", "redbeat.RedBeatScheduler", unset=1) as (process, log):
-        process.wait(60)
+        process.wait(120)
     assert "Redis URL must specify one of the following schemes" in log.read_text()
 
 
@@ -54,7 +54,7 @@ PeriodicTask.objects.create(name="often", task={NOTE!r}, interval=every, args='[
     ):
         ledger.wait_for("run", 3)
         process.terminate()
-        process.wait(60)
+        process.wait(120)
     assert set(ledger.names("run")) == {"django"}
     assert "Traceback" not in log.read_text()
     wait_until(lambda: int(said(server, "schedules", count, database=database)) >= 3)

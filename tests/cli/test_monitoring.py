@@ -73,7 +73,7 @@ def test_each_metric_of_the_dashboard_and_of_the_rules_is_told(server: Server, c
 @needs_prometheus
 def test_rules_and_configuration_are_what_prometheus_takes() -> None:
     for words in (("check", "rules", "rules.yml"), ("check", "config", "prometheus.yml")):
-        done = subprocess.run([str(PROMTOOL), *words], cwd=EXAMPLES, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([str(PROMTOOL), *words], cwd=EXAMPLES, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -95,7 +95,7 @@ class Prometheus:
         self.address = f"http://127.0.0.1:{port}"
 
     def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.address}{path}?{urllib.parse.urlencode(query)}", timeout=5) as reply:
+        with urllib.request.urlopen(f"{self.address}{path}?{urllib.parse.urlencode(query)}", timeout=60) as reply:
             return json.load(reply)["data"]
 
     def values(self, expression: str) -> list[float]:

@@ -50,7 +50,7 @@ def watched(path: Path, *arguments: str) -> tuple[int, str]:
         pass
     finally:
         os.close(ours)
-    return process.wait(60), ESCAPES.sub("", shown.decode())
+    return process.wait(120), ESCAPES.sub("", shown.decode())
 
 
 def test_a_terminal_shows_rate_and_time_left_of_each_phase_and_stdout_stays_clean(

@@ -72,7 +72,7 @@ def test_of_all_that_match_each_is_revoked_and_a_dry_run_tells_nobody(server: Se
 def test_a_chord_fails_with_a_member_that_is_cancelled(server: Server, app: Celery) -> None:
     result = chord([app.signature(SEND, (n,)) for n in range(2)], app=app)(app.signature(CHECK))
     ferryman("steer", server.url(), "cancel", "--all", "--yes", app=app)
-    assert isinstance(result.get(timeout=10, propagate=False), ChordError)
+    assert isinstance(result.get(timeout=60, propagate=False), ChordError)
 
 
 def test_the_command_of_an_app_knows_its_backend(server: Server, app: Celery) -> None:

@@ -38,7 +38,7 @@ def sent(client: redis.Redis, several: list[Command]) -> object:
     return dump(client)
 
 
-@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(several=st.lists(commands, max_size=12))
 def test_joined_commands_have_the_effect_of_the_single_ones(client: redis.Redis, several: list[Command]) -> None:
     assert sent(client, joined(several)) == sent(client, several)

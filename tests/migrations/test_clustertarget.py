@@ -320,7 +320,7 @@ def test_a_slot_on_the_move_is_waited_for(nodes: Cluster, store: Store, run: Run
         writing.join(0.5)
         assert writing.is_alive()
         nodes.move(key, there)
-        writing.join(30)
+        writing.join(100)
     assert waiting(store, "mail") == [b"0", b"1"]
 
 

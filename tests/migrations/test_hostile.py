@@ -28,7 +28,9 @@ from ..support.servers import Server
 
 pytestmark = pytest.mark.in_turn
 
-on_a_server = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+on_a_server = settings(
+    max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 KEYSPACES = {"kue": kue.entries("q"), "kombu": kombu.entries(), "ferryman": native.entries()}
 

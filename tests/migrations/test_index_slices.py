@@ -78,7 +78,9 @@ def test_a_key_that_is_no_zset_any_more_is_an_empty_slice(client: redis.Redis) -
     st.integers(1, 6),
     st.lists(st.integers(0, 149), max_size=60),
 )
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_each_member_that_stays_is_in_one_part_whatever_goes(
     client: redis.Redis, scores: list[int], number: int, gone: list[int]
 ) -> None:

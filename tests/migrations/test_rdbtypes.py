@@ -166,7 +166,7 @@ def test_a_snapshot_that_went_through_a_socket_is_read(any_server: Server, tmp_p
 
 def streamed(server: Server) -> bytes:
     """What a replica gets that asks for everything: a snapshot, and behind it the mark that was announced before."""
-    with contextlib.closing(socket.create_connection((server.host, server.port), timeout=20)) as replica:
+    with contextlib.closing(socket.create_connection((server.host, server.port), timeout=100)) as replica:
         file = replica.makefile("rb")
         replica.sendall(b"REPLCONF capa eof\r\n")
         line = file.readline()

@@ -178,7 +178,7 @@ texts = st.binary(max_size=12)
 FINDING = Finding("KUE-1", Severity.ERROR, None, "", None, "")
 
 
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     text=texts,
     items=st.lists(texts, min_size=1, max_size=5),

@@ -23,6 +23,8 @@ from ..support.effort import examples
 from ..support.servers import Server
 from .native_queue import STEERED, QueueModel
 
+pytestmark = pytest.mark.in_turn
+
 T = TypeVar("T")
 
 QUEUE = "mail"

@@ -136,7 +136,7 @@ def test_consumers_and_an_operator_at_the_same_time_lose_nothing_and_do_nothing_
     found = controls.act_on_matching(action, "mail", State.WAITING, JobFilter(task="send"), value)
     ends.set()
     for thread in threads:
-        thread.join(25)
+        thread.join(100)
     everything = taken["mail"] + taken["bulk"]
     gone = found.done if action is Action.CANCEL else 0
     assert len(everything) == len(set(everything)) == JOBS - gone
@@ -156,7 +156,7 @@ def test_two_operators_do_nothing_twice(server: Server, client: redis.Redis) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(25)
+        thread.join(100)
     assert sum(one.done for one in found) == JOBS
     assert client.zcard(scripts.keys("bulk").waiting) == JOBS
     assert run(client, scripts.counters("bulk"))["published"] == JOBS

@@ -79,7 +79,7 @@ def test_tasks_whose_connections_are_cut_go_on_and_write_no_job_twice(
     cutter = Cutter(server)
     cutter.start()
     summary = migrate(engine, source, target)
-    cutter.join(10)
+    cutter.join(60)
     assert cutter.cut
     assert keyspace(server, 2) == keyspace(server, 1)
     assert summary.written == summary.read - sum(map(len, summary.refused.values()))

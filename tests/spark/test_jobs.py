@@ -305,7 +305,7 @@ def test_an_error_stops_what_is_done_beside() -> None:
     begun = threading.Event()
 
     def give_up() -> NoReturn:
-        assert begun.wait(10)
+        assert begun.wait(60)
         raise KeyError
 
     with pytest.raises(KeyError), in_background(_busy(begun)) as (doing, _):
@@ -321,7 +321,7 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), in_background(_busy(begun), interrupt) as (doing, _):
-        begun.wait(10)
+        begun.wait(60)
     assert shown == [("working", 1, 2)]
     assert isinstance(doing.exception(), Cancelled)
 

@@ -16,7 +16,7 @@ FORKED = multiprocessing.get_context("fork")
 
 
 def take_turns(semaphore: MachineSemaphore, begin: Barrier, free: Semaphore, overfull: Semaphore) -> None:
-    begin.wait(10)
+    begin.wait(60)
     for _ in range(20):
         with semaphore.acquired():
             if not free.acquire(block=False):
@@ -51,7 +51,7 @@ def test_who_is_killed_frees_its_slot_and_who_hangs_is_passed_by(tmp_path: Path)
     hanging.start()
     assert hanging.pid is not None
     try:
-        assert arrived.acquire(timeout=10)
+        assert arrived.acquire(timeout=60)
         os.kill(hanging.pid, signal.SIGSTOP)
         started = time.monotonic()
         with semaphore.acquired():

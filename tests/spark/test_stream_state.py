@@ -99,13 +99,13 @@ def test_of_two_attempts_side_by_side_one_counts(state: StreamState) -> None:
 
     def seen(job_id: str) -> Iterator[Event]:
         yield dead(job_id, 1)
-        both.wait(20)  # neither has finished when the other one begins
+        both.wait(100)  # neither has finished when the other one begins
 
     attempts = [threading.Thread(target=state.record, args=(seen(job_id), BEGINNING, 10)) for job_id in "12"]
     for attempt in attempts:
         attempt.start()
     for attempt in attempts:
-        attempt.join(20)
+        attempt.join(100)
     first = events(state, 10)
     assert len(first) == 1
     assert [path.name for path in state.folder.iterdir()] == ["look-10"]

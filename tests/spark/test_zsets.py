@@ -34,7 +34,9 @@ def members(replies: RespReader, key: bytes) -> list[tuple[bytes, float]]:
     return list(chain.from_iterable(entry.value for entry in entries))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example begins with an empty server
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)  # each example begins with an empty server
 @given(
     runs=st.lists(
         st.tuples(st.sampled_from([-INFINITE, -10.0, -0.0, 0.0, 0.1, 5.0, 1e300, INFINITE]), st.integers(1, 45)), max_size=5

@@ -103,7 +103,7 @@ def script(text: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 60.0) -> str:
+def finish(process: subprocess.Popen[str], seconds: float = 120.0) -> str:
     """What the process said; fails when it failed."""
     output, errors = process.communicate(timeout=seconds)
     assert process.returncode == 0, errors

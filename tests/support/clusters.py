@@ -60,7 +60,7 @@ class Cluster:
         for node in (target, source, *(node for node in self.nodes[:MASTERS] if node not in (source, target))):
             self.say(node, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
 
-    def wait_until_healthy(self, seconds: float = 60.0) -> None:
+    def wait_until_healthy(self, seconds: float = 120.0) -> None:
         """Returns when every running node says that the cluster works."""
         running = [node for node in self.nodes if node.process is not None]
         wait_until(lambda: all(b"cluster_state:ok" in self._info(node) for node in running), seconds)

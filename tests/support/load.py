@@ -42,10 +42,10 @@ class Load:
     def wait_for_more(self) -> None:
         """Returns when the broker has taken some more."""
         goal = len(self.published) + 10
-        wait_until(lambda: len(self.published) >= goal, 60)
+        wait_until(lambda: len(self.published) >= goal)
 
     def stop(self) -> None:
         """Ends with the task that is under way."""
         self._ended.set()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()

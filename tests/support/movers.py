@@ -50,7 +50,7 @@ def moving(server: Server, steps: Callable[[redis.Redis], Iterator[Step]]) -> It
         yield lambda: taken[0]
     finally:
         ended.set()
-        thread.join(60)
+        thread.join(120)
     assert not failed
     assert not thread.is_alive()
 

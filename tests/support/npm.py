@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-SECONDS = 120
+SECONDS = 240
 
 CACHE = Path(os.environ.get("FERRYMAN_TEST_CACHE") or Path.home() / ".cache" / "ferryman-tests")
 """What tests download, for all checkouts and all runs."""
@@ -27,7 +27,7 @@ def package(name: str, version: str) -> Path:
         can_not(f"{name} {version} needs Node.js and npm on the PATH")
     folder = CACHE / "npm" / f"{name}-{version}"
     CACHE.joinpath("npm").mkdir(parents=True, exist_ok=True)
-    with (CACHE / "npm" / "lock").open("w") as lock:
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             _install(name, version, folder)

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from .npm import CACHE, can_not
 
-SECONDS = 120
+SECONDS = 240
 
 
 def folder_of(name: str, version: str) -> Path:
     """The folder in which a package at this version is installed."""
     folder = CACHE / "pypi" / f"{name}-{version}"
     CACHE.joinpath("pypi").mkdir(parents=True, exist_ok=True)
-    with (CACHE / "pypi" / "lock").open("w") as lock:
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             _install(name, version, folder)

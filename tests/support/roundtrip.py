@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, settings
 from .captures import Capture
 from .effort import examples
 
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20))
+on_a_server = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(20)
+)
 """For properties that take the ``client`` fixture: each example empties the server itself."""
 
 

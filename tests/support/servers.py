@@ -72,7 +72,7 @@ class ServerKind:
                 process.kill()
 
 
-def wait_until_answering(server: Server, seconds: float = 20.0) -> None:
+def wait_until_answering(server: Server, seconds: float = 60.0) -> None:
     """Returns when the server answers PING; raises the last connection error when it does not in time."""
     deadline = time.monotonic() + seconds
     while True:

@@ -47,13 +47,13 @@ def standalone(folder: Path, workers: int = 2, **environment: str) -> Iterator[S
     with contextlib.ExitStack() as stack:
         master = [f"{spark}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         stack.enter_context(_daemon(cluster, "master", master, environment))
-        wait_until(lambda: "I have been elected leader" in _log(folder, "master"), 60)
+        wait_until(lambda: "I have been elected leader" in _log(folder, "master"))
         for number in range(workers):
             name = f"worker{number}"
             worker = [f"{spark}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             stack.enter_context(_daemon(cluster, name, [*worker, "--work-dir", str(folder / name), cluster.url], environment))
         for number in range(workers):
-            wait_until(lambda name=f"worker{number}": "Successfully registered" in _log(folder, name), 60)  # type: ignore[misc]
+            wait_until(lambda name=f"worker{number}": "Successfully registered" in _log(folder, name))  # type: ignore[misc]
         yield cluster
 
 

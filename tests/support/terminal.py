@@ -20,7 +20,7 @@ from attrs import define, field
 
 from .command import PROGRAM
 
-SECONDS = 10.0
+SECONDS = 60.0
 _HOME = re.compile(rb"\x1b\[H")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -31,7 +31,7 @@ class WebPage:
         self.http.cookies.clear()
         self.app.state.shared.background.forget()
 
-    def scanned(self, name: tuple[str, ...], seconds: float = 30.0) -> None:
+    def scanned(self, name: tuple[str, ...], seconds: float = 120.0) -> None:
         """Returns when a look in the background has finished."""
         look = self.app.state.shared.background.look(name, lambda _look: None)
         look.wait(seconds)
@@ -77,7 +77,7 @@ def web_page(url: str, **settings: Any) -> Iterator[WebPage]:
         thread.start()
         base = f"http://127.0.0.1:{port}"
         try:
-            with httpx.Client(base_url=base, timeout=30) as http:
+            with httpx.Client(base_url=base, timeout=120) as http:
                 yield WebPage(base + "/", http, app)
         finally:
             server.should_exit = True

@@ -11,6 +11,8 @@ from ..support.servers import Server
 from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, send, wait_until_active, worker
 
+pytestmark = pytest.mark.in_turn
+
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
 HOLD = "tests.support.tasks.hold"

@@ -14,6 +14,8 @@ from kombu import Connection, Producer
 
 from ..support.workers import celery, send, worker
 
+pytestmark = pytest.mark.in_turn
+
 NOTE = "tests.support.tasks.note"
 POOLS = ["prefork", "threads", "solo", "gevent"]
 

@@ -16,6 +16,8 @@ from kombu.pidbox import Mailbox
 
 from ..support.workers import Ledger, worker
 
+pytestmark = pytest.mark.in_turn
+
 NOTE = "tests.support.tasks.note"
 
 

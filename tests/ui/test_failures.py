@@ -90,7 +90,7 @@ def test_a_user_with_few_rights_learns_which_one_is_missing(server: Server, clie
 def test_live_numbers_say_when_the_server_is_away_and_come_back(tmp_path: Path) -> None:
     def events(page: WebPage, number: int) -> list[str]:
         found = []
-        with httpx.stream("GET", page.url + "live/queues", timeout=20) as stream:
+        with httpx.stream("GET", page.url + "live/queues", timeout=60) as stream:
             for line in stream.iter_lines():
                 if line.startswith("event: "):
                     found.append(line)
@@ -108,7 +108,7 @@ def test_live_numbers_say_when_the_server_is_away_and_come_back(tmp_path: Path) 
 
 def test_live_numbers_are_those_of_the_page(page: WebPage, client: redis.Redis) -> None:
     _stored(client)
-    with httpx.stream("GET", page.url + "live/queues", timeout=20) as stream:
+    with httpx.stream("GET", page.url + "live/queues", timeout=60) as stream:
         data = next(line for line in stream.iter_lines() if line.startswith("data: "))
     numbers = json.loads(data.removeprefix("data: "))
     text = page.text("/queues")
@@ -148,7 +148,7 @@ def test_an_audit_runs_beside_the_page_and_tells_what_is_broken(page: WebPage, c
 def test_an_audit_of_nothing_says_what_is_there_instead(page: WebPage) -> None:
     page.send("/audit/start", {})
     look = page.app.state.shared.background.look(("audit", "ferryman", "ferryman"), lambda _look: None)
-    look.wait(30)
+    look.wait(120)
     assert "no ferryman keys" in page.text("/audit")
 
 

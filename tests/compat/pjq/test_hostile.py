@@ -72,10 +72,10 @@ def test_any_score_may_stand_anywhere(score: float) -> None:
 )
 @pytest.mark.parametrize("field", [b"json", b"started_at", b"finished_at", b"worker_uuid", b"dispatched_at", b"ferryman"])
 def test_a_huge_or_deep_text_costs_bounded_time(field: bytes, text: bytes) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     keys = [Entry(b"u", "hash", {b"json": b"{}"} | {field: text}), Entry(b"jobs_queued:q", "list", [b"u"])]
     interrogate(read_keyspace(FAMILY, keys, "", NOW_MS))
-    assert time.monotonic() - started < GENEROUS_SECONDS
+    assert time.process_time() - started < GENEROUS_SECONDS
 
 
 overflows = st.recursive(

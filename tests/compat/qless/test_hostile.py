@@ -22,7 +22,7 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 LARGE = b'"' + b"x" * 5_000_000 + b'"'
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(entries(), max_size=8))
 def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: list[Entry]) -> None:
     client.flushdb()
@@ -41,7 +41,7 @@ def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: li
 )
 def test_a_field_of_any_size_is_kept_and_read_in_time(name: str, raw: bytes) -> None:
     fields = {b"jid": b"1", b"klass": b"K", b"queue": b"q", b"state": b"waiting", b"data": b"{}", b"priority": b"0"}
-    began = time.monotonic()
+    began = time.process_time()
     record = Entry(b"ql:j:1", "hash", fields | {name.encode(): raw})
     seen = read_keyspace(FAMILY, [record, Entry(b"ql:q:q-work", "zset", [(b"1", -0.18)])], "ql", 0)
     [job] = [job for subject in seen.subjects.values() if (job := FAMILY.read(subject, seen.keyspace)) is not None]
@@ -49,7 +49,7 @@ def test_a_field_of_any_size_is_kept_and_read_in_time(name: str, raw: bytes) -> 
     extra = job.extra["qless"]
     found = job.payload if name == "data" else {**extra.get("fields", {}), **extra.get("state_fields", {})}.get(name)
     assert found == raw or (name, job.queue.encode()) == ("queue", raw)
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 @pytest.mark.parametrize("raw", [DEEP, NESTED, LARGE], ids=["deep object", "deep array", "five megabytes"])

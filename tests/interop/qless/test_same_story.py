@@ -20,6 +20,8 @@ from .cores import PACKAGES, Original
 from .stories import Story
 from .tellers import OriginalTeller, OurTeller
 
+pytestmark = pytest.mark.in_turn
+
 STEPS = 50
 
 

@@ -15,6 +15,8 @@ from .cores import PACKAGES, Original
 from .tellers import OriginalTeller
 from .test_same_story import heard, messages, normal
 
+pytestmark = pytest.mark.in_turn
+
 NOW = 1_795_000_000_000
 
 

@@ -57,7 +57,7 @@ arguments = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(first=arguments, second=arguments)
 def test_whatever_is_declared_next_moves_and_loses_no_message(
     send: Send, client: redis.Redis, first: dict[str, Any], second: dict[str, Any]
