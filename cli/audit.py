@@ -19,9 +19,10 @@ from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.rule import Finding
 from .audit_page import Audit, audit_page, doubts
+from .duration import DURATION
 from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, checksum_option, moment, now_option, output_option, span_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .repair import mend
 from .report import Outcome, open_reports, report_option
@@ -41,8 +42,7 @@ TOTALS = {"queue": str, "state": str, "jobs": int, "oldest_created_at": int}
 @click.option(
     "--older-than",
     "older_than",
-    metavar="TIME",
-    callback=span_option,
+    type=DURATION,
     help="With --repair: of the jobs that workers have, those that have given no sign for longer (90s, 30m, 2h, 7d) wait again.",
 )
 @click.option("--worker", "workers", metavar="NAME", multiple=True, help="The same for the jobs of this worker. Repeatable.")

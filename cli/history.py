@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime
 
 import click
 
-from ..operations.history import MINUTE_MS, Series, history, of_times
+from ..operations.history import Series, history, of_times
 from ..schema.connection.address import Address
 from ..schema.native.scripts.history import Histogram
+from .duration import DURATION
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
 
-UNITS = {"m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 1440 * MINUTE_MS}
 SHOWN = ("published", "delivered", "acked", "dead")
-
-
-def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The ms of ``90m``, ``24h`` or ``7d``."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", value, re.ASCII)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no length of time: write 90m, 24h or 7d", ctx=ctx, param=param)
-    return int(found[1]) * UNITS[found[2]]
 
 
 @click.command()
 @address_argument()
 @click.argument("queue")
-@click.option("--last", default="1h", show_default=True, callback=_span, help="How far back: minutes, hours or days, as 90m.")
-@click.option("--step", callback=_span, help="How long each line is, as 10m; what fits --last if left out.")
+@click.option("--last", type=DURATION, default="1h", show_default=True, help="How far back, as 90m, 24h or 7d.")
+@click.option("--step", type=DURATION, help="How long each line is, as 10m; what fits --last if left out.")
 @output_option
 def command(url: Address, queue: str, last: int, step: int | None, output: Output) -> Status:
     """Show a queue's rates, depths, waits and run times over time.

@@ -10,8 +10,6 @@ from importlib import import_module
 
 import click
 
-from .status import guarded
-
 COMMANDS: Mapping[str, str] = {
     "demo": "Show everything at once, on a server of its own.",
     "detect": "See which systems' jobs live in a database, and under which prefixes.",
@@ -64,6 +62,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> None:
+        from .status import guarded  # with what errors are made of, for which --help need not wait
+
         ctx.exit(guarded(lambda: super(LazyGroup, self).invoke(ctx)))
 
 

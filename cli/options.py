@@ -97,18 +97,3 @@ def moment(address: Address, now_ms: int | None) -> int:
         return now_ms
     with open_source(address) as source:
         return source.clock_ms()
-
-
-_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def span_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A length of time such as ``2h``, in ms, for an option that takes one."""
-    if value is None:
-        return None
-    digits, unit = value[:-1], value[-1:]
-    if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
-        raise click.BadParameter(
-            f"{value!r} is no length of time; write a number with its unit, as 90s, 30m, 2h or 7d", ctx, param
-        )
-    return int(digits) * _UNITS[unit]

@@ -14,7 +14,8 @@ from ..schema.errors import UsageError
 from ..schema.job import State
 from ..schema.steering import Action, JobFilter, Value
 from ..schema.text import to_bytes
-from .options import address_argument, output_option, span_option
+from .duration import DURATION
+from .options import address_argument, output_option
 from .output import Output
 from .status import Status
 from .steering import ask, audit_log_option, controls, dry_run_option, numbers, telling, untold, yes_option
@@ -76,10 +77,8 @@ class Wish:
     "--state", "states", type=click.Choice([str(each) for each in State]), multiple=True, help="Only jobs in this state."
 )
 @click.option("--task", help="Only jobs of this task.")
-@click.option(
-    "--older-than", callback=span_option, metavar="SPAN", help="Only jobs created, or dead, for at least 90s, 30m, 2h or 7d."
-)
-@click.option("--younger-than", callback=span_option, metavar="SPAN", help="Only jobs created, or dead, for less than that.")
+@click.option("--older-than", type=DURATION, help="Only jobs created, or dead, for at least 90s, 30m, 2h or 7d.")
+@click.option("--younger-than", type=DURATION, help="Only jobs created, or dead, for less than that.")
 @click.option("--text", help="Only jobs whose payload contains this text, as it stands in Redis.")
 @click.option("--reason", help="Only jobs that died of this: the reason exactly, or a part of the error.")
 @click.option("--all", "is_all", is_flag=True, help="All jobs that the action is for.")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial
 from itertools import chain, count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from attrs import evolve, field, frozen
@@ -21,7 +21,6 @@ from kombu.transport import base
 
 from ..schema.connection.listener import ConnectionLost
 from ..schema.errors import MalformedValue
-from ..schema.live import ForeignDelivery
 from ..schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ..schema.native.scripts.results import Delivery, Taken
 from .celery.consuming_worker import ConsumingWorker, consuming_worker
@@ -34,8 +33,6 @@ from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NoRoute
 from .leases.leases import Leases, by_queue
 from .leases.renewer import renewer
 from .live.foreign_queue import ForeignQueue
-from .live.foreign_takes import ForeignTakes
-from .live.timers import timers
 from .message import Content, Message, content
 from .publish.batch import PublishBatch
 from .publish.declarations import Declarations
@@ -43,6 +40,9 @@ from .publish.publisher import Publisher
 from .publish.revocation import PIDBOX, on_broadcast
 from .publish.sender import OutgoingMessage
 from .session import Session
+
+if TYPE_CHECKING:
+    from .live.foreign_takes import ForeignTakes
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -87,13 +87,21 @@ class Channel(Declarations):
         self.leases = Leases(self, self.renewer)
         self._publisher = Publisher(session, dead_letters, connection.client)
         self._consumers: dict[str, Consumer] = {}
-        self._foreign = None if session.foreign is None else ForeignTakes(self, session.foreign)
+        self._foreign = self._foreign_takes()
         self._tags = count(1)
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called."""
         return self.leases.closed
+
+    def _foreign_takes(self) -> ForeignTakes | None:
+        """What takes the jobs of another system, if one carries the tasks."""
+        if self.session.foreign is None:
+            return None
+        from .live.foreign_takes import ForeignTakes
+
+        return ForeignTakes(self, self.session.foreign)
 
     # Publishing
 
@@ -160,6 +168,8 @@ class Channel(Declarations):
             self.no_ack_consumers = (self.no_ack_consumers or set()) | {consumer_tag}
         for side in self.session.sides(queue):
             if self.session.foreign is not None and type(side) is ForeignQueue:
+                from .live.timers import timers
+
                 timers().add(self.session, self.session.foreign.family)
             self.dispatcher.watch(side)
 
@@ -286,10 +296,10 @@ class Channel(Declarations):
     def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
         try:
-            if self._foreign is not None and isinstance(delivery, ForeignDelivery):
-                found = self._foreign.content(queue, delivery, consumer)
-            else:
+            if self._foreign is None:
                 found = content(delivery.id, queue, delivery.fields)
+            else:
+                found = self._foreign.content(queue, delivery, consumer)
         except MalformedValue as error:
             logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
             if not consumer.no_ack:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import redis
 from attrs import define, field
 
-from ..schema.live import LiveFamily
 from ..schema.native.scripts.exchange import Exchanges
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from .connection.link import ServerLink
 from .errors import CONNECTION_ERRORS
 from .live.foreign_queue import ForeignQueue
-from .live.keyspace import ForeignKeyspace
 from .publish.routes import Routes
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..schema.live import LiveFamily
+    from .live.keyspace import ForeignKeyspace
 
 
 @define(eq=False)
@@ -47,7 +50,11 @@ class Session:
     def of(cls, settings: Settings) -> Session:
         """A new session; its link connects when it is first used."""
         scripts, exchanges, link = QueueScripts(settings.prefix), Exchanges(settings.prefix), settings.links.link()
-        foreign = None if settings.foreign is None else ForeignKeyspace(settings.foreign, settings, link, scripts)
+        foreign = None
+        if settings.foreign is not None:
+            from .live.keyspace import ForeignKeyspace  # which a broker of ferryman's own queues need not wait for
+
+            foreign = ForeignKeyspace(settings.foreign, settings, link, scripts)
         return cls(settings, link, scripts, exchanges, Routes(scripts, exchanges, link), foreign)
 
     def family_of(self, queue: str) -> LiveFamily:

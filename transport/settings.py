@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
@@ -17,13 +17,15 @@ from ..schema.connection.address import ANY_FAMILY, DEFAULT_FAMILY, DEFAULT_PORT
 from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
-from ..schema.live import ForeignFamily
 from ..schema.native.keys import DEFAULT_PREFIX, check_prefix
 from ..schema.native.scripts.queue_scripts import FETCH_BYTES
 from ..schema.native.scripts.waiting_score import PriorityOrder
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
-from .live.mapping import IDENTITY, JobMapping, load
 from .telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ..schema.live import ForeignFamily
+    from .live.mapping import JobMapping
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -73,8 +75,8 @@ class Settings:
     """For redis-py, beyond what the address says."""
     foreign: ForeignFamily | None = field(default=None, repr=False)
     """The keyspace of another system that carries the tasks (``family=``); None: ferryman's own carries all."""
-    mapping: JobMapping = field(default=IDENTITY, repr=False)
-    """Which task a job of that system is, and which job a task (option ``mapping``)."""
+    mapping: JobMapping | None = field(default=None, repr=False)
+    """Which task a job of that system is, and which job a task (option ``mapping``); None: every name is the task's own."""
 
     @property
     def prefix(self) -> str:
@@ -136,7 +138,7 @@ class Settings:
             deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,
             foreign=foreign,
-            mapping=load(options["mapping"]) if "mapping" in options else IDENTITY,
+            mapping=_mapping(options["mapping"]) if "mapping" in options else None,
         )
 
 
@@ -258,6 +260,13 @@ def _foreign(address: Address, options: Mapping[str, Any]) -> ForeignFamily | No
             f"it needs a prefix with a hash tag for all of them, as in prefix={{{prefix or family.name}}}"
         )
     return foreign
+
+
+def _mapping(path: str) -> JobMapping:
+    """The mapping in a file. Raises UsageError."""
+    from .live.mapping import load
+
+    return load(path)
 
 
 def _lease(seconds: float, foreign: ForeignFamily | None) -> float:

@@ -23,7 +23,6 @@ from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
 from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .live.timers import timers
 from .publish.declarations import EXCHANGE_TYPES
 from .session import Session
 from .settings import Settings
@@ -147,6 +146,8 @@ class Transport(base.Transport):  # type: ignore[misc]
             channel.close()
         self.poller.close()
         if self.session.foreign is not None:
+            from .live.timers import timers
+
             timers().remove(self.session)
         self.session.link.close()
 

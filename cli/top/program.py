@@ -16,6 +16,7 @@ from ...operations.watch import Watch
 from ...schema.connection.address import Address
 from ...schema.errors import FerrymanError, ServerError
 from ...schema.text import show
+from ..duration import Duration
 from ..options import address_argument, output_option
 from ..output import PIPE_WIDTH, Output
 from ..status import Status
@@ -23,21 +24,24 @@ from .keys import Keys, can_read_keys, open_keys
 from .screen import Screen
 from .table import json_of, plain, rows_of
 
-INTERVAL = 2.0
-
 
 @click.command()
 @address_argument()
 @click.option("--queue", "queues", multiple=True, help="Only this queue; may be given several times. Default: all that last.")
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only queues whose names contain this.")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=INTERVAL, show_default=True, help="Seconds between two looks."
+    "--interval",
+    "interval_ms",
+    type=Duration(least_ms=100, bare_is_seconds=True),
+    default="2s",
+    show_default=True,
+    help="The time between two looks, seconds unless it says otherwise.",
 )
 @click.option("--count", type=click.IntRange(min=1), help="Print so many tables and end, also on a terminal.")
 @click.option("--write", is_flag=True, help="Let the key p pause and resume queues.")
 @output_option
 def command(
-    url: Address, queues: tuple[str, ...], text: str, interval: float, count: int | None, write: bool, output: Output
+    url: Address, queues: tuple[str, ...], text: str, interval_ms: int, count: int | None, write: bool, output: Output
 ) -> Status:
     """Watch queues in a terminal.
 
@@ -50,9 +54,9 @@ def command(
     \b
     Examples:
       ferryman top ferryman://localhost:6379/0
-      ferryman top 'ferryman://localhost:6379/0?family=kue' --filter mail --count 3 --interval 10
+      ferryman top 'ferryman://localhost:6379/0?family=kue' --filter mail --count 3 --interval 10s
     """
-    watch = Watch(url, queues, text)
+    watch, interval = Watch(url, queues, text), interval_ms / 1000
     try:
         if count is None and _is_interactive(output):
             _interactive(url, watch, interval, write=write)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 
@@ -15,6 +14,7 @@ from ...schema.errors import UsageError
 from ...schema.job import Job, State
 from ...schema.steering import JobFilter
 from ...schema.text import to_bytes
+from ..duration import parse_duration
 from .view import View
 
 FILTERS: Mapping[str, str] = {
@@ -26,8 +26,6 @@ FILTERS: Mapping[str, str] = {
 """Parameters, with what they mean for people."""
 SLICE = 200
 """Jobs that are read at once."""
-_SPAN = re.compile(r"(\d{1,9})\s*(s|min|h|d)?")
-_UNITS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1000}
 
 
 @frozen
@@ -47,12 +45,10 @@ def said(view: View) -> dict[str, str]:
 def job_filter(view: View) -> JobFilter:
     """The filter that the query names. Raises UsageError."""
     older = view.get("older").strip()
-    ms = None
-    if older:
-        found = _SPAN.fullmatch(older)
-        if found is None:
-            raise UsageError(f"{older!r} is no length of time: write 90 s, 30 min, 2 h or 7 d")
-        ms = int(found[1]) * _UNITS[found[2]]
+    try:
+        ms = parse_duration(older, bare_is_seconds=True) if older else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     text = view.get("text")
     return JobFilter(
         task=view.get("task") or None,

@@ -17,15 +17,14 @@ from ..errors import MalformedValue
 from ..frozen import frozen
 from ..job import Job, differences, replaced
 from ..tagged_json import decode_tagged, encode_tagged
+from .numbers import MAX_INT64, score_to_int
 from .record import (
-    MAX_INT64,
     NAME,
     ROLE_OF,
     Passthrough,
     Stored,
     canonical,
     decoded_message,
-    score_to_int,
     standard,
     standard_at,
     waiting_score_of,

@@ -20,8 +20,9 @@ from ..totals import Totals
 from . import codec
 from .keys import is_escaped, unescape
 from .layout import layout
+from .numbers import parse_int, parse_number, score_to_int
 from .overflow import Overflow, is_plain
-from .record import CANCELLED, STATES, parse_int, parse_number, score_to_int
+from .record import CANCELLED, STATES
 from .rules import LATE_MS
 from .scripts.waiting_score import sequence_of
 

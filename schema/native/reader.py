@@ -21,8 +21,9 @@ from ..totals import Totals
 from . import codec
 from .keys import is_escaped, unescape
 from .layout import JOB_ROLES, WITH_TTL, layout
+from .numbers import parse_int, score_to_int
 from .overflow import job_of
-from .record import Stored, parse_int, score_to_int
+from .record import Stored
 from .routing import NO_HEADERS, queues_of
 from .scripts.exchange import Binding
 from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequence_of

@@ -17,12 +17,11 @@ from ..frozen import frozen
 from ..job import Job, State
 from ..text import to_bytes, to_text
 from . import codec
+from .numbers import parse_int, parse_number, score_to_int
 from .scripts.waiting_score import ASCENDING, IMPORTED, RANK_STEP, PriorityOrder, check_order, priority_of
 
 NAME = "ferryman"
 """The family's name in URLs and in ``Job.extra``."""
-
-MAX_INT64 = 2**63 - 1
 
 STATES = {
     "waiting": State.WAITING,
@@ -109,26 +108,6 @@ class Stored:
     def location(self) -> list[Any]:
         """The role and the score of its place, by which it is known whether a job has moved since."""
         return [self.role, self.score]
-
-
-def parse_int(raw: bytes | None) -> int | None:
-    """The integer of a decimal text; None for anything else, and for what 64 bits can't hold."""
-    if raw is None or len(raw) > 20:
-        return None
-    digits = raw.removeprefix(b"-")
-    value = int(raw) if digits.isdigit() else None
-    return value if value is not None and abs(value) <= MAX_INT64 else None
-
-
-def parse_number(raw: bytes | None) -> float | None:
-    """A score as the hash remembers it; None for anything but a whole number."""
-    value = parse_int(raw)
-    return None if value is None else float(value)
-
-
-def score_to_int(score: float | None) -> int | None:
-    """The integer part of a score; None for an infinite one."""
-    return None if score is None or not abs(score) <= MAX_INT64 else int(score)
 
 
 def decoded_message(fields: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes, bytes] | None:

@@ -17,8 +17,8 @@ from ..rule import Finding
 from ..text import to_bytes
 from . import codec, keys
 from .keys import QueueKeys
+from .numbers import parse_number
 from .reader import View, view_of
-from .record import parse_number
 from .rules import forwards, holds_unique
 from .scripts.waiting_score import ASCENDING, IMPORTED
 

@@ -16,9 +16,9 @@ from ..rule import Harm, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
 from .keys import OUTBOX_NUMBERS_PER_MS, QueueKeys
+from .numbers import parse_int, parse_number, score_to_int
 from .overflow import Overflow
 from .reader import View, consumer_label, view_of
-from .record import parse_int, parse_number, score_to_int
 
 LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""

@@ -23,8 +23,9 @@ from ..text import to_bytes
 from ..totals import Totals
 from . import keys
 from .keys import QueueKeys
+from .numbers import score_to_int
 from .overflow import Overflow, stored_with_overflow
-from .record import NAME, ROLE_OF, Passthrough, Stored, score_to_int, standard, waiting_score
+from .record import NAME, ROLE_OF, Passthrough, Stored, standard, waiting_score
 from .scripts.loader import script
 from .scripts.waiting_score import ASCENDING, DESCENDING, sequence_of
 

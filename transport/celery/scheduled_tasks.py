@@ -15,14 +15,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import wraps
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...schema.connection.call import Call, Command
 from ...schema.errors import MalformedValue
-from ...schema.live import Upcoming
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from ..message import Content, content
 from ..session import Session
+
+if TYPE_CHECKING:
+    from ...schema.live import Upcoming
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import logging
 import socket
 import time
 from collections.abc import Container
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from attrs import define
@@ -26,7 +26,6 @@ from ..connection.cluster_link import ClusterLink
 from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, LeaseLapsed
 from ..live.foreign_queue import ForeignQueue
-from ..live.wakeups import ForeignWakeups
 from ..message import Content, content
 from ..session import Session
 from .acks import LINGER
@@ -36,6 +35,9 @@ from .tracking import Tracker
 from .wake_timer import WakeTimer
 from .waker import Waker
 from .wakeups import ClusterWakeups, TokenWakeups, Wakeups
+
+if TYPE_CHECKING:
+    from ..live.wakeups import ForeignWakeups
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -96,6 +98,8 @@ class Poller:
         session = self._session
         if session.foreign is None:
             return None
+        from ..live.wakeups import ForeignWakeups
+
         return ForeignWakeups(session.foreign.family, session.link, session.settings.links, self._unregister)
 
     @property

@@ -11,11 +11,11 @@ from typing import Protocol
 from attrs import evolve
 
 from ...schema.live import ForeignDelivery
-from ...schema.native.scripts.results import Taken
+from ...schema.native.scripts.results import Delivery, Taken
 from ..celery.consuming_worker import ConsumingWorker
 from ..consume.acks import Acks
 from ..consume.qos import QoS
-from ..message import Content
+from ..message import Content, content
 from ..session import Session
 from .foreign_queue import ForeignQueue
 from .keyspace import ForeignKeyspace
@@ -90,8 +90,10 @@ class ForeignTakes:
             warn_once(f"jobs of task {task!r} in queue {name!r} are left to others: this worker knows no such task")
         return taken
 
-    def content(self, queue: str, job: ForeignDelivery, consumer: JobConsumer) -> Content:
-        """The message of a job just taken. Raises MalformedValue."""
+    def content(self, queue: str, job: Delivery, consumer: JobConsumer) -> Content:
+        """The message of a job just taken, from one of ferryman's own queues as well. Raises MalformedValue."""
+        if not isinstance(job, ForeignDelivery):
+            return content(job.id, queue, job.fields)
         return self._foreign.content(queue, job, self._consumer_id, _tasks(consumer))
 
 

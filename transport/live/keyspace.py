@@ -20,6 +20,7 @@ from ..connection.link import ServerLink
 from ..message import Content, content
 from ..settings import Settings
 from .foreign_queue import ForeignQueue
+from .mapping import IDENTITY
 from .messages import JobMessages
 
 PIDBOX, EVENTS = ".pidbox", "celeryev"
@@ -34,8 +35,8 @@ class ForeignKeyspace:
 
     def __init__(self, family: ForeignFamily, settings: Settings, link: ServerLink, scripts: QueueScripts) -> None:
         self.family = family
-        self.messages = JobMessages(family, settings.mapping, settings.priority_order)
-        self._mapping = settings.mapping
+        self._mapping = settings.mapping or IDENTITY
+        self.messages = JobMessages(family, self._mapping, settings.priority_order)
         self._link = link
         self._scripts = scripts
         self._lasting: dict[str, bool] = {}

@@ -20,7 +20,6 @@ from kombu.exceptions import OperationalError
 
 from ...schema.errors import MalformedValue, PublishRefused
 from ...schema.native.routing import NO_HEADERS
-from ..celery.foreign_retry import take_over
 from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, NoRoute
 from ..message import content, is_task, publication
@@ -82,6 +81,8 @@ class Publisher:
         foreign = self._session.foreign
         if foreign is None or exchange:
             return False
+        from ..celery.foreign_retry import take_over
+
         headers = message.get("headers") or NO_HEADERS
         return take_over(headers, routing_key, lambda: foreign.replacement(routing_key, publication("", message)))
 

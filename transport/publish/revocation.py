@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kombu import Connection
 from kombu.serialization import loads
 from kombu.transport import base
 
 from ...schema.errors import UsageError
-from ...schema.live import LiveFamily
 from ...schema.native import keys
 from ...schema.native.scripts.queue_scripts import QueueScripts
 from ...schema.native.scripts.results import Task
@@ -28,6 +27,9 @@ from ..connection.link import ServerLink
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from ..live.foreign_queue import ForeignQueue
 from ..session import Session
+
+if TYPE_CHECKING:
+    from ...schema.live import LiveFamily
 
 logger = logging.getLogger("ferryman.transport")
 

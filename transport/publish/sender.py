@@ -7,7 +7,7 @@ takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...schema.connection.call import Call, Command
 from ...schema.errors import PublishRefused
@@ -18,9 +18,11 @@ from ...schema.native.scripts.results import Published
 from ..connection.link import AnyCall
 from ..errors import BrokerFull
 from ..live.foreign_queue import ForeignQueue
-from ..live.keyspace import ForeignKeyspace
 from ..session import Session
 from .durability import Durability
+
+if TYPE_CHECKING:
+    from ..live.keyspace import ForeignKeyspace
 
 FANOUT_MAXLEN = 10_000
 """Messages a broadcast stream keeps, about; a subscriber that is away for longer than these misses the oldest."""

@@ -17,10 +17,11 @@ from ...columnar.jobnumbers import numbers_of
 from ...columnar.jobtable import AcceptedJobs, JobTable
 from ...prefilter import ANYWHERE
 from ...totals import Totals
+from ..numbers import parse_int
 from ..overflow import Overflow
 from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_message, is_readable
 from ..reader import order_of
-from ..record import CANCELLED, parse_int
+from ..record import CANCELLED
 from ..scripts.waiting_score import ASCENDING, RANK_STEP
 from .overflow import OverflowColumns
 from .table import read_tables

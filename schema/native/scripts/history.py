@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ..record import parse_int
+from ..numbers import parse_int
 from .results import COUNTERS
 
 STEPS: Mapping[int, int] = {1: 120, 10: 72, 60: 336}

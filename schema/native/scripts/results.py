@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from ...errors import MalformedValue
 from ...text import load_json, show, to_text
-from ..record import parse_int
+from ..numbers import parse_int
 from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
