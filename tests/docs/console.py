@@ -1,5 +1,4 @@
-"""The consoles of a page: what is typed there, what is printed below it, and whether a server prints the same. Used by the tests
-beside it.
+"""The consoles of a page: what is typed there, what is printed below it, and whether a server prints the same. Used by tests.
 
 A line of output on a page is one that the command prints, and in the same order. ``…`` stands for any text; a line of it alone
 for any lines.

@@ -1,5 +1,4 @@
-"""The ways of docs/from/ are gone step by step, on a keyspace that the original software left: every command prints what its page
-says.
+"""The ways of docs/from/ are gone step by step, on keyspaces of the original software: each command prints what its page says.
 
 Celery's workers are real ones, and run until the command after them prints its numbers.
 """
