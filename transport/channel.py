@@ -334,9 +334,11 @@ class Channel(Declarations):
         """Ends a message, or all up to it. From any thread; also after the channel is closed, as long as its lease holds."""
         tags = [tag for tag in self.qos.unsettled() if tag <= delivery_tag] if multiple else [delivery_tag]
         for tag in tags:
-            unacked = self.qos.pop(tag)
+            with self.acks.lock:
+                unacked = self.qos.pop(tag)
+                if unacked is not None:
+                    self.acks.add(*unacked)
             if unacked is not None:
-                self.acks.add(*unacked)
                 self.dispatcher.changed()
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:

@@ -489,3 +489,18 @@ def test_what_only_garbage_has_when_its_connection_is_lost_is_given_back(server,
         finally:
             gc.enable()
         assert everything(direct) == ["dropped"]
+
+
+def test_what_is_acked_while_its_connection_is_lost_is_not_given_back_with_the_rest(server, client, monkeypatch):
+    with Connection(server.url()) as direct, Connection(server.url()) as connection:
+        publish(direct, ["dropped", "worked on"])
+        channel = connection.channel()
+        channel.renewer.remove(channel.leases)  # which does below what it would do at this moment
+        channel.basic_get("q")
+        message = channel.basic_get("q")
+        monkeypatch.setattr(type(channel.dispatcher), "is_busy", True)
+        message.ack()
+        assert channel.acks
+        channel.leases.release_unstarted(direct.default_channel.session.link)
+        assert everything(direct) == ["dropped"]
+        assert client.hget(channel.session.scripts.keys("q").meta, "acked") == b"2"

@@ -44,7 +44,7 @@ def ping_and_die(server: Server, client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("clients", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_clients_of_remote_control_that_are_killed_leave_no_keys(server, client, tmp_path, clients):
-    with worker(server, tmp_path, pool="threads"):
+    with worker(server, tmp_path, pool="threads", gossips=True):
         # What was broadcast stays in its stream as long as the worker listens, to questions and to other workers' events.
         baseline = {*client.keys("*"), b"ferryman:fanout:{celery.pidbox}", b"ferryman:fanout:{celeryev}"}
         for _ in range(clients // 4):

@@ -67,7 +67,8 @@ class Acks:
         self._channel = channel
         self._session = channel.session
         self._wake_renewer = wake_renewer
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while a message is neither unsettled any more nor pending here yet."""
         self._pending: defaultdict[str, list[str]] = defaultdict(list)
         self._count = 0
         self._bytes = 0
@@ -87,7 +88,7 @@ class Acks:
 
         Raises connection errors, after which the job is acked or will be delivered again.
         """
-        with self._lock:
+        with self.lock:
             self._pending[queue].append(job_id)
             self._count += 1
             self._bytes += size
@@ -109,7 +110,7 @@ class Acks:
 
         Raises connection errors if even a fresh connection fails. The acks stay pending then, for the next call.
         """
-        with self._lock:
+        with self.lock:
             if not self._count:
                 return
             self._clear(self._send(self._calls()))
@@ -119,7 +120,7 @@ class Acks:
 
         Raises connection errors. The acks stay pending then, for ``flush``. Raises the call's own errors too.
         """
-        with self._lock:
+        with self.lock:
             *verdicts, result = self._session.link.outcomes([*self._calls(), call])
             self._clear(verdicts)
             if isinstance(result, Exception):

@@ -210,13 +210,16 @@ class Leases:
         """
         request_table.drop_unstarted(self._channel)
         self._collect_garbage()
-        unstarted = {tag: unacked for tag, unacked in self._qos.unsettled().items() if tag not in self.in_use}
-        if len(unstarted) == len(self._qos):
-            self._forget(link, self._until)
-            self._renewer.remove(self)
-        elif unstarted:
-            for queue, job_ids in by_queue(unstarted.values()):
-                link.run(self._session.family_of(queue).release(queue, self._consumer_id, job_ids))
+        with self.acks.lock:
+            # What was acked a moment ago is neither in use nor unsettled, and must not be given back.
+            self.acks.flush()
+            unstarted = {tag: unacked for tag, unacked in self._qos.unsettled().items() if tag not in self.in_use}
+            if len(unstarted) == len(self._qos):
+                self._forget(link, self._until)
+                self._renewer.remove(self)
+            elif unstarted:
+                for queue, job_ids in by_queue(unstarted.values()):
+                    link.run(self._session.family_of(queue).release(queue, self._consumer_id, job_ids))
         for tag in unstarted:
             self._qos.pop(tag)
 
