@@ -11,7 +11,7 @@ from ferryman.schema.native import keys
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ferryman.cli", "demo", "--engine", "local", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
 
 
 @pytest.mark.servers

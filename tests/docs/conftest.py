@@ -11,7 +11,7 @@ import pytest
 
 from .pages import ROOT
 
-SECONDS = 280
+SECONDS = 580
 
 
 @pytest.fixture(scope="session")

@@ -92,10 +92,13 @@ def test_the_gevent_renewer_renews_what_is_late_until_it_is_to_leave_it(server, 
         spare.add(channel.leases)
         wait_until(lambda: lease_ends() > before)
         spare.remove(channel.leases)
-        time.sleep(0.5)  # for a renewal that was under way
-        last = lease_ends()
-        time.sleep(1.0)
-        assert lease_ends() == last
+
+        def stays_for_a_lease() -> bool:
+            last = lease_ends()
+            time.sleep(1.0)
+            return lease_ends() == last
+
+        wait_until(stays_for_a_lease)  # once a renewal that was under way is over
         message.ack()
 
 

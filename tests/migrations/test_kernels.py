@@ -35,7 +35,7 @@ def test_the_first_process_has_all_that_is_missing_compiled_and_the_second_finds
 def _missing(folder: Path) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", AHEAD], capture_output=True, text=True, timeout=280, env=environment, check=False
+        [sys.executable, "-c", AHEAD], capture_output=True, text=True, timeout=580, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -65,7 +65,7 @@ def test_a_password_stands_in_no_plan_and_no_log_of_spark(guarded: Server, tmp_p
         [sys.executable, "-c", SHOWN],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         env={**os.environ, **addresses, "EVENTS": str(tmp_path), "FERRYMAN_DEBUG": "1"},
         check=False,
     )
@@ -149,7 +149,7 @@ def test_a_cluster_without_workers_is_one_line(server: Server, client: redis.Red
             [sys.executable, "-c", program, "audit", server.url(0, family="kue"), "--engine", "spark", "--master", empty.url],
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=580,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
             check=False,
         )

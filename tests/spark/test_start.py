@@ -48,7 +48,7 @@ print(jobs, os.environ["FERRYMAN_JAVA_ARCHIVE"] in Path(f"/proc/{SparkContext._g
 def run(program: str, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a Python program to its end."""
     command = [sys.executable, "-c", program, url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **environment}, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=580, env={**os.environ, **environment}, check=False)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def submit(cluster: Standalone, options: list[str], *arguments: str, **environme
         [*command, str(APPLICATION), *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         env={**os.environ, **surroundings},
         check=False,
     )

@@ -83,7 +83,7 @@ def test_a_daemon_loads_the_loops_that_another_process_has_compiled(tmp_path: Pa
     script.write_text(KEPT)
     for arguments in ([], ["load"]):
         command = [sys.executable, str(script), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
         assert done.returncode == 0, done.stderr
 
 
@@ -108,7 +108,7 @@ def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_wi
         temporary.mkdir()
         environment = {**os.environ, "TMPDIR": str(temporary)}
         command = [sys.executable, str(script)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=580, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == printed
     assert "Traceback" not in done.stderr

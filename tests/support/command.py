@@ -49,6 +49,6 @@ def ferryman(*arguments: str, app: Any = None) -> Outcome:
 def ferryman_process(*arguments: str, cwd: Path | None = None, **environment: str) -> Outcome:
     """Runs the command as a process, as a user's shell does."""
     done = subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, timeout=280, cwd=cwd, env={**os.environ, **environment}, check=False
+        [*PROGRAM, *arguments], capture_output=True, timeout=580, cwd=cwd, env={**os.environ, **environment}, check=False
     )
     return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
