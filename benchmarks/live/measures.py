@@ -65,6 +65,7 @@ def publish(system: System, server: Server, repeats: int) -> list[Row]:
 CONSUMED = 1500
 SOLO = ("-P", "solo", "--prefetch-multiplier", "4")
 PREFORK = ("-P", "prefork", "-c", "2")
+THREADS = ("-P", "threads", "-c", "2")
 
 
 def consume(system: System, server: Server, repeats: int) -> list[Row]:
@@ -108,23 +109,33 @@ def _rate(system: System, server: Server) -> float:
 
 def pick_up(system: System, server: Server, _repeats: int) -> list[Row]:
     """From publishing a job to its first line, in a worker that has nothing else to do: many jobs, so once."""
-    ours = Ours(system)
-    found: dict[str, list[float]] = {"original": [], "to ours": [], "from ours": []}
-    for way in found:
-        _flush(server)
-        sender = ours.sender(server, "stamp") if way == "from ours" else system.sender(server, "stamp")
-        worker = ours.celery("stamp", PREFORK) if way == "to ours" else system.consumer(server, "stamp")
-        with running(worker, server, ours.url(server)):
-            found[way] += _latencies(sender, server, system)
-    base = found["original"]
+    ours, queue = Ours(system), "stamp"
+    theirs, own = system.sender(server, queue), ours.sender(server, queue)
+    original = _picked_up(theirs, system.consumer(server, queue), system, server)
+    to_client = _picked_up(theirs, ours.consumer(server, queue), system, server)
+    to_threads = _picked_up(theirs, ours.celery(queue, THREADS), system, server)
+    to_prefork = _picked_up(theirs, ours.celery(queue, PREFORK), system, server)
+    from_ours = _picked_up(own, system.consumer(server, queue), system, server)
     target = ratio_at_most(1.5)
+
+    def row(what: str, values: Sequence[float], share: float = 0.5) -> Row:
+        name = f"pick-up, {what}, {'median' if share == 0.5 else f'p{share * 100:.0f}'}"
+        return Row(system.name, name, "ms", _ms(original, share), _ms(values, share), target if share == 0.5 else None)
+
     return [
-        Row(
-            system.name, "pick-up, the original's job by Celery, median", "ms", _ms(base, 0.5), _ms(found["to ours"], 0.5), target
-        ),
-        Row(system.name, "pick-up, our job by the original, median", "ms", _ms(base, 0.5), _ms(found["from ours"], 0.5), target),
-        Row(system.name, "pick-up, the original's job by Celery, p95", "ms", _ms(base, 0.95), _ms(found["to ours"], 0.95)),
+        row("the original's job by the Python client", to_client),
+        row("the original's job by Celery, threads", to_threads),
+        row("the original's job by Celery, prefork", to_prefork),
+        row("our job by the original", from_ours),
+        row("the original's job by Celery, prefork", to_prefork, 0.95),
     ]
+
+
+def _picked_up(sender: Sequence[str], worker: Sequence[str], system: System, server: Server) -> list[float]:
+    """Seconds from a job's sending to its begin, of each."""
+    _flush(server)
+    with running(worker, server, Ours(system).url(server)):
+        return _latencies(sender, server, system)
 
 
 def _latencies(sender: Sequence[str], server: Server, system: System) -> list[float]:

@@ -1,6 +1,7 @@
 """A process of ours that is measured, without Celery. Started by ``sides.py``.
 
 python -m benchmarks.live.our_process <broker URL> consume <queue>            runs empty jobs until it is killed
+python -m benchmarks.live.our_process <broker URL> stamp <queue>              waits for jobs, tells how soon each began
 python -m benchmarks.live.our_process <broker URL> publish <queue> <task> <n> <at once>   publishes n jobs, says the seconds
 python -m benchmarks.live.our_process <broker URL> send <queue> <task>        publishes a job, with the moment, for each line
 """
@@ -8,10 +9,12 @@ python -m benchmarks.live.our_process <broker URL> send <queue> <task>        pu
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
 
+import redis
 from ferryman.compat.client import ForeignClient
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call
@@ -19,8 +22,12 @@ from ferryman.schema.connection.connect import connect
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.live import ForeignFamily, NewJob
 
+from ..broker.tasks import LEDGER, LEDGER_KEY
+
 TAKEN = 200
 """Jobs taken in one call, and ended in another."""
+LONG = 60.0
+"""Seconds of a wait."""
 
 
 def client_of(url: str) -> ForeignClient[ForeignFamily]:
@@ -41,6 +48,18 @@ def consume(url: str, queue: str) -> None:
             client.send(client.live.complete(queue, client.consumer, [(job.id, None) for job in jobs]))
         else:
             time.sleep(0.001)
+
+
+def stamp(url: str, queue: str) -> None:
+    """Sleeps until a job comes, as a consumer without Celery does, and begins it."""
+    with client_of(url) as client, redis.Redis.from_url(os.environ[LEDGER]) as ledger:
+        client.wait(queue, 0)
+        print("ready", flush=True)
+        while True:
+            for job in client.take(queue):
+                ledger.rpush(LEDGER_KEY, time.time() - json.loads(job.payload)["at"])
+                client.complete(job)
+            client.wait(queue, LONG)
 
 
 def publish(url: str, queue: str, task: str, number: str, at_once: str) -> None:
@@ -88,4 +107,4 @@ def send(url: str, queue: str, task: str) -> None:
 
 
 if __name__ == "__main__":
-    {"consume": consume, "publish": publish, "send": send}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"consume": consume, "stamp": stamp, "publish": publish, "send": send}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

@@ -140,7 +140,7 @@ class Ours:
         return [sys.executable, "-m", "benchmarks.live.our_process", self.url(server), *map(str, words)]
 
     def consumer(self, server: Server, queue: str) -> list[str]:
-        return self._command(server, "consume", queue)
+        return self._command(server, "stamp" if queue == "stamp" else "consume", queue)
 
     def publisher(self, server: Server, queue: str, number: int, at_once: int) -> list[str]:
         return self._command(server, "publish", queue, self.system.task(queue), number, at_once)

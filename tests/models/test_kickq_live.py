@@ -7,14 +7,14 @@ audit, which may find nothing but what killed processes of kickq leave. In the e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import redis
-from attrs import define, field
 from ferryman.compat.kickq import FAMILY
 from ferryman.compat.kickq.client import KickqClient
-from ferryman.schema.live import Failure, ForeignDelivery
+from ferryman.compat.kickq.steering import KickqSteering
+from ferryman.schema.live import Failure
+from ferryman.schema.steering import Action, Outcome
 from ferryman.testing.keyspaces import dump, read_keyspace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,7 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ..support.effort import examples
 from ..support.servers import Server
-from .kickq_original import OriginalKickq, Process, Running, Scheduler, Steps
+from .kickq_original import LOOK_MS, OriginalKickq, Process, Running, Scheduler, Steps
+from .kickq_players import OURS, THEIRS, Consumer, Paused
 
 QUEUES = ("mail", "sms")
 LEASE, RUN_LIMIT, INTERVAL, DAY = 3000, 2000, 1000, 86_400_000
@@ -31,15 +32,6 @@ DELIVERY_LIMIT = 1
 LIVING = frozenset({"KICKQ-13", "KICKQ-16", "KICKQ-18"})
 """Rules that kickq breaks without an accident: what is due and its schedulers have not seen, and who runs it."""
 
-OURS = (
-    *("take", "take", "take", "take", "look", "complete", "complete", "fail", "fail", "time out", "retry", "requeue", "give up"),
-    *("renew", "leave", "vanish"),
-)
-THEIRS = (
-    *("pop", "pop", "pop", "succeed", "fail", "fail", "time out", "die", "look", "schedule", "schedule", "schedule no more"),
-    "stop for ever",
-)
-
 queues = st.sampled_from(QUEUES)
 ranks = st.integers(0, 5)
 pauses = st.none() | st.none() | st.integers(0, 9)
@@ -47,25 +39,6 @@ delays = st.sampled_from([0, 0, 500, 2500])
 options = st.sampled_from(
     [{}, {"retry": True, "retryTimes": 3}, {"ghostTimes": 2, "retry": True, "retryTimes": 2}, {"ghostRetry": False}]
 ).map(lambda chosen: {"retryInterval": INTERVAL, "ghostInterval": INTERVAL, "processTimeout": RUN_LIMIT, **chosen})
-
-
-@define
-class Consumer:
-    """One of ours, and what the model says of it."""
-
-    client: KickqClient
-    leases: dict[str, int] = field(factory=dict)
-    held: dict[str, tuple[ForeignDelivery, int]] = field(factory=dict)
-    """By id, with when each run began."""
-
-
-@define
-class Paused:
-    """A process of kickq that is in the middle of a transition, the jobs that it is at, and what the model says in the end."""
-
-    process: Process[Any]
-    job_ids: set[str]
-    end: Callable[[Any], None]
 
 
 class KickqKeyspace(RuleBasedStateMachine):
@@ -90,6 +63,8 @@ class KickqKeyspace(RuleBasedStateMachine):
         """The queues of all jobs."""
         self.damaged: set[str] = set()
         """What a killed process of kickq was at."""
+        self.deleted: set[str] = set()
+        """What an operator has deleted while a process of kickq was at it."""
 
     def new_consumer(self) -> Consumer:
         self.names += 1
@@ -286,8 +261,14 @@ class KickqKeyspace(RuleBasedStateMachine):
         scheduler = Scheduler(self.original)
         keys = ("kickq:scheduled", "kickq:scheduled-purge")
         seen = {raw.decode() for key in keys for raw in self.client.zrange(key, 0, -1)}
-        process = Process(self.client, scheduler.look(self.now))
-        self.go_on(Paused(process, seen, lambda _: self.schedulers.append(scheduler)), pause)
+
+        def end(_result: None) -> None:
+            self.schedulers.append(scheduler)
+            if seen & self.deleted:  # it forgets all that it has found with them
+                kept = {raw.decode() for key in keys for raw in self.client.zrange(key, 0, -1)}
+                self.damaged |= seen - kept - {job.id for _, _, job in scheduler.taken}
+
+        self.go_on(Paused(Process(self.client, scheduler.look(self.now)), seen, end), pause)
 
     def original_schedules(self, rank: int, pause: int | None, dies: bool) -> None:
         """It queues what is due by now, or dies."""
@@ -300,6 +281,54 @@ class KickqKeyspace(RuleBasedStateMachine):
         elif taken:
             process = Process(self.client, scheduler.fire(self.now))
             self.go_on(Paused(process, taken, lambda _: self.schedulers.append(scheduler)), pause)
+
+    # Operators
+
+    @precondition(lambda self: self.jobs)
+    @rule(rank=st.integers(0, 30), action=st.sampled_from(sorted(KickqSteering.actions)))
+    def an_operator_steers(self, rank: int, action: Action) -> None:
+        """One that a process of kickq has in its hands may be deleted only long after it should have let go of it."""
+        in_memory = self.about_to_be_queued()
+        job_id = sorted(self.jobs, key=lambda each: (each not in in_memory, int(each)))[rank % len(self.jobs)]
+        queue, state, is_settled = self.jobs[job_id], self.state(job_id), job_id not in self.unsettled()
+        steering, client = KickqSteering(self.consumers[0].client.live), self.consumers[0].client
+        outcome = client.send(steering.act(action, queue, job_id, now=self.now))
+        if is_settled:
+            assert outcome == self.expected(action, job_id, state)
+        elif job_id in in_memory:
+            assert outcome == "held"
+        if outcome != "done":
+            assert self.state(job_id) == state
+        elif action is Action.PROMOTE:
+            assert self.state(job_id) == "queued"
+        else:
+            assert state != "processing"
+            assert self.state(job_id) is None
+            self.forget(job_id, is_settled)
+
+    def about_to_be_queued(self) -> set[str]:
+        """What schedulers of kickq have in their memory no longer than it should take them to queue it."""
+        taken = (each for scheduler in self.schedulers for each in scheduler.taken)
+        return {job.id for due, role, job in taken if role == "scheduled" and self.now <= due + LOOK_MS and job.id in self.jobs}
+
+    def expected(self, action: Action, job_id: str, state: str | None) -> Outcome:
+        """What becomes of an action on a job that no process of kickq has in its memory."""
+        if state is None:
+            return "missing"
+        if job_id in self.running():
+            return "held"
+        is_scheduled, is_waiting = state in ("delayed", "retry", "ghost"), state in ("new", "queued")
+        fits = {Action.PROMOTE: is_scheduled, Action.CANCEL: is_scheduled or is_waiting, Action.DELETE: True}[action]
+        return "done" if fits else "refused"
+
+    def forget(self, job_id: str, is_settled: bool) -> None:
+        self.lapses.pop(job_id, None)
+        if is_settled:
+            del self.jobs[job_id]
+            self.finished.pop(job_id, None)
+        else:
+            self.damaged.add(job_id)
+            self.deleted.add(job_id)
 
     # Time
 

@@ -13,7 +13,9 @@ import redis
 from ferryman.compat.kombu.client import KombuClient
 from ferryman.compat.kombu.keys import SEP, STEPS, Settings
 from ferryman.compat.kombu.outgoing import bucket_of, task_message
+from ferryman.compat.kombu.steering import KombuSteering
 from ferryman.schema.live import ForeignDelivery
+from ferryman.schema.steering import Action
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -148,6 +150,27 @@ class KombuQueue(RuleBasedStateMachine):
         self.generation += 1
         self.clients[who] = self.joined(who, self.generation)
         self.jobs[who] = []
+
+    # Operators
+
+    @precondition(lambda self: self.published)
+    @rule(pick=st.integers(0, 30), action=st.sampled_from(sorted(KombuSteering.actions)))
+    def an_operator_steers(self, pick: int, action: Action) -> None:
+        """What waits can be deleted, and nothing else."""
+        tag = f"m{pick % self.published + 1}"
+        waits, unacked = self.waits(tag), self.client.hgetall("unacked")
+        client = self.clients["ann"]
+        outcome = client.send(KombuSteering(client.live).act(action, QUEUE, tag, now=self.now))
+        assert outcome == ("done" if waits else "missing")
+        assert self.waits(tag) == max(0, waits - 1)
+        assert self.client.hgetall("unacked") == unacked
+        if outcome == "done":
+            self.ended.add(tag)
+
+    def waits(self, tag: str) -> int:
+        """How many copies of a message are in the queue's lists."""
+        texts = [text for name in LISTS for text in self.client.lrange(name, 0, -1)]
+        return [json.loads(text)["properties"]["delivery_tag"] for text in texts].count(tag)
 
     # Processes of kombu, command by command
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import redis
 from ferryman.compat.pjq.live import PjqLive
+from ferryman.compat.pjq.steering import PjqSteering
 from ferryman.schema.connection.call import Call, run
 from ferryman.schema.live import Failure, NewJob
+from ferryman.schema.steering import Action
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -221,6 +223,29 @@ class PjqInUse(RuleBasedStateMachine):
             self.cancelled.add(job_id)
         else:
             assert was == "held"
+
+    @precondition(lambda self: self.ids)
+    @rule(rank=st.integers(0, 30), action=st.sampled_from(sorted(PjqSteering.actions)))
+    def an_operator_steers(self, rank: int, action: Action) -> None:
+        """What has ended can be deleted too, but nothing that runs."""
+        job_id = self.ids[rank % len(self.ids)]
+        if job_id in self.set_apart:
+            return
+        before = seen(self.client)
+        outcome = self.send(PjqSteering(self.live).act(action, QUEUE, job_id, now=self.now))
+        if job_id in self.cancelled:
+            assert outcome == "missing"
+        elif job_id.encode() in {*before.get(Q, ()), *before.get(F, ())}:
+            assert outcome == "done"
+            self.cancelled.add(job_id)
+        else:
+            # A retry that is delayed is in the container of those that run.
+            assert outcome in ("done", "held")
+            if outcome == "done":
+                assert job_id not in self.runs or self.runs[job_id][1] <= self.now
+                self.cancelled.add(job_id)
+        if outcome != "done":
+            assert seen(self.client) == before
 
     @rule(ms=st.sampled_from([1, 500, 2_999, 3_000, 9_000, 21_000]))
     def time_passes(self, ms: int) -> None:

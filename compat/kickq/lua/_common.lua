@@ -538,6 +538,20 @@ local function next_event(queue, consumer, now, lease)
   return math.max(now + 1, math.ceil(event))
 end
 
+-- How far from now a scheduler of kickq looks for what is due, ms, before and after.
+local LOOK = 1500
+
+-- Whether a scheduler of kickq may have a delayed job in its memory, to queue it when it is due. What is not queued when that is long
+-- past was lost with one.
+local function scheduler_has(id, now)
+  if call('ZSCORE', SCHEDULED, id) then
+    return false
+  end
+  local job = open_job(id)
+  local due = job and tonumber(member(job, 'scheduledFor'))
+  return due ~= nil and due - LOOK <= now and now <= due + LOOK
+end
+
 -- Deletes a job of a queue with all that speaks of it, but for the list.
 local function delete_job(queue, id, state)
   call('DEL', JOB .. id)

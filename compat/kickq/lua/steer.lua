@@ -7,7 +7,8 @@
 -- ARGV[6]   promote, cancel or delete
 -- Result    'done'; 'missing', 'held' or 'refused', and nothing has changed
 --
--- A worker of kickq takes an id from its list first, and says so in the record later: between, the job is held as well.
+-- A worker of kickq takes an id from its list first, and says so in the record later: between, the job is held as well. So it is while
+-- a scheduler has taken it from the schedule, and has not queued it: it would queue what is no more.
 
 local queue, id, action = ARGV[4], ARGV[5], ARGV[6]
 
@@ -25,6 +26,9 @@ return reply_of(function()
     return 'held'
   end
   local role = ROLES[state]
+  if role == 'scheduled' and scheduler_has(id, now) then
+    return 'held'
+  end
   if action == 'promote' then
     local job = role == 'scheduled' and open_job(id)
     if not job or call('ZREM', SCHEDULED, id) == 0 then
