@@ -186,7 +186,7 @@ class Reader:
                 self._generate(source, [rule for rule in broken if rule.startswith(PREFIXES[_family(source)])])
             known.update((source, *targets))
         if any(" mail" in command for command in commands):
-            _fill_mail(client)
+            fill_mail(client)
         for worker in WORKER.findall(" ".join(commands)):
             for member in client.zrange("q:jobs:active", 0, -1):
                 client.hset(b"q:job:" + member.partition(b"|")[2], "workerId", worker)
@@ -222,7 +222,7 @@ def _publish_with_separators(server: Server) -> None:
     assert server.client().keys("celery:*")
 
 
-def _fill_mail(client: redis.Redis) -> None:
+def fill_mail(client: redis.Redis) -> None:
     """A queue ``mail`` with jobs that wait, and one that died of a timeout two hours ago."""
     run(client, scripts.declare("mail", {}))
     client.sadd("ferryman:queues", "mail")

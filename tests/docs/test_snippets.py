@@ -1,6 +1,6 @@
 """Every snippet of Python, JSON, TOML and YAML in the docs can be read by its language, and what it imports of ferryman exists.
 
-Those that are whole programs are run elsewhere: test_start.py, test_examples.py, tests/live, tests/spark, tests/testing.
+Those of Python are run by test_snippets_run.py, which names the tests of the others.
 """
 
 from __future__ import annotations
