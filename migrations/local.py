@@ -34,6 +34,8 @@ SMALL_BYTES = 32 << 20
 """Up to so many keys, in so much of a server's memory, are carried before processes have loaded what they need, for a second."""
 SMALL_AUDIT = 4
 """How many times as many are audited meanwhile, where a prefilter spares the rules most jobs."""
+SMALL_UNFILTERED = 3
+"""How many times as many are carried meanwhile of a family without one: two processes gain little where each job is looked at."""
 COLUMNAR = ("numpy", "numba", "pyarrow")
 """What the extra ``columnar`` installs."""
 
@@ -50,7 +52,7 @@ class LocalEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        times = SMALL_AUDIT if has_prefilter(source) else 1
+        times = SMALL_AUDIT if has_prefilter(source) else SMALL_UNFILTERED
         return self._for(source, times=times).audit(source, now_ms, report, progress)
 
     def migrate(
@@ -85,11 +87,12 @@ class LocalEngine:
         """See Engine.queues."""
         return self._for(source).queues(source, now_ms)
 
-    def _for(self, *addresses: Address, in_memory: bool | None = None, times: int = 1) -> Carrier:
+    def _for(self, source: Address, *others: Address, in_memory: bool | None = None, times: int | None = None) -> Carrier:
         """Who carries these. ``in_memory``: as an earlier run did. ``times``: of so many times as many keys."""
         is_by_processes = in_memory is False
         if in_memory is None:
-            in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in addresses)
+            times = times or (1 if has_prefilter(source) else SMALL_UNFILTERED)
+            in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in (source, *others))
         if is_by_processes and not has_columnar():
             raise UsageError("the unfinished migration was begun by processes, which need pip install 'ferryman[columnar]'")
         if in_memory or not has_columnar():
