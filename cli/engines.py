@@ -93,7 +93,8 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
     click.option(
         "--work",
         metavar="DIR",
-        help="A folder for what is read; all executors share it. Default: a temporary one, for this machine alone.",
+        help="A folder for what is read; all executors share it: a path, or, for Spark, a URL (s3://, gs://, abfs://, hdfs://). "
+        "Default: a temporary one, for this machine alone.",
     ),
     click.option(
         "--partitions", type=click.IntRange(min=1), metavar="N", help="Into how many parts the work is cut. Default: by size."

@@ -20,6 +20,7 @@ from .engine import Census, Difference, Progress, Report, Summary, Verification,
 from .engine.carrier import Carrier
 from .engine.memory_engine import MemoryEngine
 from .engine.memory_snapshot import PARTITION
+from .engine.storage import is_url
 from .plan import Plan
 from .prefiltering_reader import has_prefilter
 from .queues import QueueStatus
@@ -46,6 +47,9 @@ class LocalEngine:
     name = "local"
 
     def __init__(self, throttle: Throttle = UNTHROTTLED, work: str | None = None, tasks: int | None = None) -> None:
+        if work is not None and is_url(work):
+            # Processes are forked, and Arrow's clients of object stores don't outlive that; nor need one machine share its disk.
+            raise UsageError("a work folder in an object store is for --engine spark; let --work name a path")
         self.throttle = throttle
         self._work = work
         self._tasks = tasks

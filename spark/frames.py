@@ -18,7 +18,7 @@ from typing import Any
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from ..migrations.engine import audit, listing
+from ..migrations.engine import audit, listing, storage
 from ..migrations.engine.file_snapshot import FileSnapshot, take
 from ..migrations.engine.key_scan import task_count
 from ..migrations.engine.output import Results
@@ -26,6 +26,7 @@ from ..migrations.engine.step import RowsInFiles
 from ..migrations.engine.tables import FACTS, FINDINGS, Table, batches
 from ..migrations.source import open_source
 from ..schema.connection.address import Address
+from ..schema.errors import UsageError
 from . import preflight
 from .runner import Batches, SparkRunner
 
@@ -81,6 +82,8 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
     executors must be able to reach; by default a temporary one on this machine that goes when the process ends.
     Raises UsageError for a wrong URL and ServerError when the server fails.
     """
+    if work is not None and storage.is_url(work):
+        raise UsageError(f"{work}: tables are in files that Spark itself reads: let work name a path that all executors have")
     address = Address.parse(url)
     with open_source(address) as source:
         now = source.clock_ms() if now_ms is None else now_ms
@@ -90,5 +93,7 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
     preflight.check(spark, folder)
     # Who asks for facts wants those of all jobs.
     return Frames(
-        spark, take(SparkRunner(spark), address, now, f"{folder}/facts", task_count(address), prefiltering=False), folder
+        spark,
+        take(SparkRunner(spark), address, now, storage.join(folder, "facts"), task_count(address), prefiltering=False),
+        folder,
     )

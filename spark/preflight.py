@@ -6,6 +6,7 @@ results. On this machine alone all of it holds by itself. Called by the engine a
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ..migrations.engine import Progress, silent
-from ..migrations.engine.failures import located
+from ..migrations.engine import Progress, silent, storage
+from ..migrations.engine.failures import explained, located
+from ..migrations.engine.resume import BEGUN
 from ..schema.errors import ServerError, UsageError
 from .runner import Batches, run_action
 from .session import is_here
@@ -47,17 +49,27 @@ def check(spark: SparkSession, folder: str, progress: Progress = silent) -> None
 
 
 def _visit_task(folder: str) -> Callable[[Batches], Batches]:
-    """The task that writes into the folder, which is new, so that there can be no other of its name."""
+    """The task that writes into the folder, which is new, so that there can be no other of its name on a disk."""
 
     def visit(rows: Batches) -> Batches:
         with located("waiting for executors"):
             try:
-                with tempfile.TemporaryFile(dir=folder) as file:
-                    file.write(b"here")
+                if storage.is_url(folder):
+                    _visit_url(folder)
+                else:
+                    with tempfile.TemporaryFile(dir=folder) as file:
+                        file.write(b"here")
             except OSError as error:
-                reason = f"executors can't write to the driver's folder {folder} ({error.strerror})"
+                reason = f"executors can't write to the driver's folder {folder} ({error.strerror or explained(error)[0]})"
                 raise UsageError(f"{reason}; let --work name one that all of them share") from None
         for row in rows:
             yield pa.RecordBatch.from_arrays([row.column("id")], ["id"])
 
     return visit
+
+
+def _visit_url(folder: str) -> None:
+    """Object stores of any name take whatever they are given: this one must have what the driver has left."""
+    if storage.read(storage.join(folder, BEGUN)) != storage.base_name(folder).encode():
+        raise FileNotFoundError(errno.ENOENT, "it is another one that they find by this name")
+    storage.write(storage.new_name(folder, ".visit"), b"here")

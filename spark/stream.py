@@ -23,10 +23,11 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ..migrations.engine.storage import is_url
 from ..migrations.engine.tables import batches
 from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address
-from ..schema.errors import ServerError
+from ..schema.errors import ServerError, UsageError
 from .poll import TOTALS, events, totals
 from .read_limits import AvailableNow, most_rows_of, read_limit
 from .stream_state import BEGINNING, StreamState
@@ -118,6 +119,8 @@ class EventsStream(Stream, AvailableNow):  # type: ignore[misc]
 
     def __init__(self, options: PollOptions, state: str, *, silently: bool, most_rows: int | None = None) -> None:
         super().__init__(options)
+        if is_url(state):
+            raise UsageError(f"option 'state' must be a path that driver and executors share, not {state.partition('://')[0]}://")
         self._state = StreamState(Path(state))
         self._silently = silently
         self._most_rows = most_rows

@@ -9,7 +9,6 @@ ProcessEngine and SparkEngine.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from ..plan import Plan
 from ..queues import QueueStatus
 from ..store import open_store
 from ..throttle import UNTHROTTLED, Throttle
-from . import Census, Difference, Progress, Report, Summary, Verification, audit, listing, migrate, silent
+from . import Census, Difference, Progress, Report, Summary, Verification, audit, listing, migrate, silent, storage
 from .resume import find_snapshot, keep_on_error
 from .snapshot import Snapshot
 from .tables import FINDINGS
@@ -45,7 +44,7 @@ class Carrier(ABC):
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
         with self._snapshot(source, now_ms, progress, checking=True) as (snapshot, folder):
-            found = audit.findings(snapshot, f"{folder}/findings", progress, self.throttle)
+            found = audit.findings(snapshot, storage.join(folder, "findings"), progress, self.throttle)
             accepted = Census()
             accepted.merge(snapshot.accepted)
             for finding in audit.of_keyspace(snapshot, accepted):
@@ -80,19 +79,20 @@ class Carrier(ABC):
         watch = Watch(source, target, self.throttle)
         before = watch.look() if found is None else None
         with self._snapshot(source, plan.now_ms, progress, tasks, found, for_transfer=True) as (snapshot, folder):
-            path = f"{folder}/carried"
             if dry_run:
-                counted = snapshot.work(migrate.dry_run_work(plan), FINDINGS, path, "counting jobs", progress)
+                counted = snapshot.work(
+                    migrate.dry_run_work(plan), FINDINGS, storage.join(folder, "carried"), "counting jobs", progress
+                )
                 summary, _ = migrate.outcome(counted, report)
                 _tell_of_source(summary, snapshot)
                 summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
-                    reading = os.path.basename(folder) if self._work else None
+                    reading = storage.base_name(folder) if self._work else None
                     writer = journal.begin(store, source, target, plan, layout, earlier, reading)
                 if reading:
                     keep_on_error(folder)
-                work, path = migrate.write_work(plan, target, writer, folder), f"{path}-{writer.token}"
+                work, path = migrate.write_work(plan, target, writer, folder), storage.join(folder, f"carried-{writer.token}")
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
                 _tell_of_source(summary, snapshot)
@@ -117,7 +117,7 @@ class Carrier(ABC):
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            return listing.queues(snapshot, f"{folder}/queues")
+            return listing.queues(snapshot, storage.join(folder, "queues"))
 
     @abstractmethod
     def _number(self, address: Address, times: int = 1) -> int:

@@ -10,7 +10,6 @@ functions as in the local engine. Called by the engine.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from attrs import frozen
 
 from ..compare import compare_all
 from ..plan import Plan
-from . import Difference, Progress, Report, Verification
+from . import Difference, Progress, Report, Verification, storage
 from .file_snapshot import FileSnapshot
 from .groups import Groups
 from .job_digests import DIGESTS, SIDES, SIDES_BY_JOB, JobDigest, Side, SideView, digest_work, side_work
@@ -54,9 +53,10 @@ def digest_side(
     snapshot: FileSnapshot, view: SideView, name: str, hasher: JobHasher, folder: str, buckets: int, progress: Progress
 ) -> SideDigests:
     """Digests the jobs of a snapshot, the source's or the target's."""
-    path = f"{folder}/digests-{name}"
-    os.mkdir(path)
-    done = snapshot.work(digest_work(view, hasher, path, buckets), DIGESTS, f"{path}/summaries", f"reading {name} jobs", progress)
+    path = storage.join(folder, f"digests-{name}")
+    storage.make_folder(path)
+    work = digest_work(view, hasher, path, buckets)
+    done = snapshot.work(work, DIGESTS, storage.join(path, "summaries"), f"reading {name} jobs", progress)
     summaries = list(map(json.loads, done.summaries))
     files = tuple(sorted(summary["file"] for summary in summaries if "file" in summary))
     jobs, refused = (sum(summary[what] for summary in summaries) for what in ("jobs", "refused"))
@@ -73,8 +73,8 @@ def compare_keyspaces(
         outcome.count(difference)
         report(difference)
 
-    runner, buckets, shared = source.snapshot.runner, source.buckets, f"{folder}/compared"
-    os.mkdir(shared)
+    runner, buckets, shared = source.snapshot.runner, source.buckets, storage.join(folder, "compared")
+    storage.make_folder(shared)
     match = _match_task(source.files, target.files, buckets, shared)
     summaries = list(map(json.loads, runner.run(match, buckets, "comparing digests", progress, light=True)))
     outcome.matched = sum(summary["matched"] for summary in summaries)
@@ -82,12 +82,14 @@ def compare_keyspaces(
     if mismatches.files:
         files: list[str] = []
         for side in (source, target):
-            path, phase = f"{folder}/differing-{side.name}", f"reading differing {side.name} jobs"
+            path, phase = storage.join(folder, f"differing-{side.name}"), f"reading differing {side.name} jobs"
             only = JobSelection(mismatches, expected=side is source)
             shown = side.snapshot.work(side_work(side.view, shared, buckets), SIDES, path, phase, progress, only)
             files += (file for summary in map(json.loads, shown.summaries) for file in summary)
         task = _compare_task(plan, Groups(SIDES_BY_JOB, tuple(sorted(files)), buckets))
-        found = run_step(runner, task, buckets, DIFFERENCES, f"{folder}/differences", "comparing jobs", progress, light=True)
+        found = run_step(
+            runner, task, buckets, DIFFERENCES, storage.join(folder, "differences"), "comparing jobs", progress, light=True
+        )
         outcome.matched += sum(json.loads(summary)["matched"] for summary in found.summaries)
         for difference in found.rows():
             count_and_report(difference)

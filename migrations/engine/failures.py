@@ -29,8 +29,18 @@ def work_errors(folder: str) -> Iterator[None]:
         raise
     except OSError as error:
         path = os.fsdecode(error.filename) if error.filename else folder
-        reason, remedy = _REMEDIES.get(error.errno or 0, (error.strerror or str(error), "see to that folder"))
+        reason, remedy = explained(error)
         raise ServerError(f"{path}: {reason}; {remedy}, and go on with --resume, or begin again") from error
+
+
+def explained(error: OSError) -> tuple[str, str]:
+    """What is wrong with a work folder, and what to do about it."""
+    known = _REMEDIES.get(error.errno or 0)
+    if known is not None:
+        return known
+    text = error.strerror or str(error)  # all that object stores give
+    found = (both for word, both in _STORE_REMEDIES.items() if word in text)
+    return next(found, (" ".join(text.split()), "see to that folder"))
 
 
 _FULL = "there is no room left for what is read", "make room, or let --work name a folder with more"
@@ -41,3 +51,9 @@ _REMEDIES = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _LOCKED),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ESTALE), _LOST),
 }
+_STORE_REMEDIES = {
+    "NO_SUCH_BUCKET": ("there is no such bucket", "let --work name one that is there"),
+    "ACCESS_DENIED": _LOCKED,
+    "NETWORK_CONNECTION": ("its server can't be reached", "see to the network, and to AWS_ENDPOINT_URL if it is not Amazon's"),
+}
+"""By a word of Arrow's errors."""

@@ -14,7 +14,7 @@ from ...schema.job import Job, State
 from .. import journal
 from ..plan import Plan
 from ..run import journal_glob
-from . import Difference, Progress, Report, Verification, silent
+from . import Difference, Progress, Report, Verification, silent, storage
 from .carrier import Carrier
 from .file_snapshot import FileSnapshot, reopen, take
 from .key_scan import DIGEST_FACTOR, round_to_cores, task_count
@@ -54,7 +54,9 @@ class FileCarrier(Carrier):
 
             def digest(address: Address, tasks: int, view: SideView, name: str, progress: Progress) -> SideDigests:
                 throttle = self.throttle.shared(2)
-                snapshot = take(runner, address, plan.now_ms, f"{folder}/{name}", tasks, progress, throttle, for_transfer=True)
+                snapshot = take(
+                    runner, address, plan.now_ms, storage.join(folder, name), tasks, progress, throttle, for_transfer=True
+                )
                 if address is source:
                     snapshot.require_content()
                 return digest_side(snapshot, view, name, hasher, folder, buckets, progress)
@@ -71,7 +73,7 @@ class FileCarrier(Carrier):
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            yield from list_jobs(snapshot, f"{folder}/jobs", queue, state)
+            yield from list_jobs(snapshot, storage.join(folder, "jobs"), queue, state)
 
     def _number(self, address: Address, times: int = 1) -> int:
         return self._tasks or round_to_cores(task_count(address, times), self._cores())
@@ -102,7 +104,7 @@ class FileCarrier(Carrier):
         checking: bool = False,
     ) -> Iterator[tuple[FileSnapshot, str]]:
         with self._session(source, progress, found) as (runner, folder):
-            path, tasks = f"{folder}/{SNAPSHOT}", tasks or self._number(source)
+            path, tasks = storage.join(folder, SNAPSHOT), tasks or self._number(source)
             if found is not None:
                 snapshot = reopen(runner, source, now_ms, tasks, path)
             else:

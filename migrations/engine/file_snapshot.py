@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TypeVar
 
 from attrs import evolve, frozen
@@ -37,7 +35,7 @@ from ..prefiltering_reader import has_prefilter
 from ..reading import SetAside, no_guess, read_all
 from ..scan import node, nothing_expires
 from ..throttle import UNTHROTTLED, Throttle
-from . import Census, Progress, silent
+from . import Census, Progress, silent, storage
 from .fact_files import BY_JOB, FactFiles, FactWriter, WriteFacts
 from .failures import work_errors
 from .job_selection import JobSelection
@@ -47,8 +45,8 @@ from .key_rows import KeyRowWriter
 from .key_scan import KeyList, list_keys
 from .longkeys import LongKeys, cursors_are_positions, read_long_keys
 from .output import Output
-from .placement_check import KeyRows
-from .resume import COMPLETE
+from .placement_check import KeyRows, keep
+from .resume import COMPLETE, SUMMARIES
 from .runner import Runner, Task
 from .snapshot import Snapshot, Work
 from .step import RowsInFiles, run_step
@@ -150,7 +148,7 @@ def take(
     """
     remarks: list[Finding] = []
     with work_errors(path):
-        os.makedirs(path)
+        storage.make_folder(path)
     new_reader: NewFactReader = partial(FactReader, address)
     if prefiltering and has_prefilter(address):
         new_reader = partial(KeyRowWriter, address, now_ms, path, tasks, for_transfer=for_transfer)
@@ -162,21 +160,22 @@ def take(
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(runner.cores)
-            keys = list_keys(runner, address, throttle, f"{path}/names", tasks, progress)
+            keys = list_keys(runner, address, throttle, storage.join(path, "names"), tasks, progress)
             task = _read_task(address, share, new_reader, write, keys, cursors_are_positions(address))
             summaries = runner.run(task, keys.partitions, f"reading {address.family} keys", progress)
             with work_errors(path):
                 keys.remove()
             summaries += read_long_keys(runner, address, share, summaries, new_reader, write, progress)
     with work_errors(path):
-        Path(path, COMPLETE).write_text(json.dumps(summaries), "utf-8")
+        storage.write(storage.join(path, SUMMARIES), json.dumps(summaries).encode())
+        storage.write(storage.join(path, COMPLETE), b"")
     return snapshot_of(runner, address, now_ms, tasks, path, summaries, remarks, progress)
 
 
 def reopen(runner: Runner, address: Address, now_ms: int, tasks: int, path: str) -> FileSnapshot:
     """The snapshot in a folder, as it was taken for the same address, moment and number of tasks."""
     with work_errors(path):
-        summaries = json.loads(Path(path, COMPLETE).read_text("utf-8"))
+        summaries = json.loads(storage.read(storage.join(path, SUMMARIES)))
     return snapshot_of(runner, address, now_ms, tasks, path, summaries)
 
 
@@ -221,16 +220,17 @@ def _with_key_rows(snapshot: FileSnapshot, key_rows: KeyRows, path: str, progres
         accepted.merge(Census.from_json(each["census"]))
     files = sorted(path for each in found for path in each["facts"])
     facts = snapshot.facts.plus(files)
+    key_rows = evolve(key_rows, verified=tuple(each["verified"] for each in found))
     return evolve(snapshot, key_rows=key_rows, facts=facts, accepted=accepted, has_facts=snapshot.has_facts or bool(files))
 
 
 def _verify(key_rows: KeyRows, path: str, bucket: int) -> str:
-    """Counts the verified jobs of a bucket, and makes facts of its mismatches."""
+    """Finds and counts the verified jobs of a bucket, and makes facts of its mismatches."""
     family, verified = key_rows.address.key_family, key_rows.verify(bucket)
     entries = key_rows.mismatches(bucket, verified)
     facts = (fact for entry in entries for fact in family.facts(entry, key_rows.address.prefix) if fact.job_id is not None)
     files = BY_JOB.write(facts, path, key_rows.buckets)
-    return json.dumps({"census": key_rows.census(verified).to_json(), "facts": files})
+    return json.dumps({"census": key_rows.census(verified).to_json(), "facts": files, "verified": keep(verified, path)})
 
 
 @contextlib.contextmanager

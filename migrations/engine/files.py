@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from attrs import astuple, evolve, frozen
 
@@ -22,7 +21,7 @@ from ..columnar.rdbcolumns import unproven
 from ..fact_reader import NewFactReader
 from ..rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
 from ..source import open_file, snapshot_paths
-from . import Progress
+from . import Progress, storage
 from .fact_files import WriteFacts
 from .key_rows import KeyRowWriter
 from .runner import Runner, Task
@@ -63,7 +62,7 @@ def read_files(
             _must_match(address, plans, proofs)
             return summaries, _remarks(pieces, proofs)
         for path in (path for summary in map(json.loads, summaries) for path in (*summary["facts"], *summary["files"])):
-            Path(path).unlink(missing_ok=True)
+            storage.delete(path)
         plans = better
 
 

@@ -9,8 +9,6 @@ groups is the same however often that is. Called by the snapshot for facts, and 
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
@@ -20,6 +18,7 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from ...schema.jobnumber import number_of
+from . import storage
 from .failures import work_errors
 from .shuffle import ShuffleFile, read_bucket
 from .tables import Table, gathered
@@ -56,7 +55,7 @@ class Grouping(Generic[T]):
 
     def write(self, rows: Iterable[T], folder: str, buckets: int) -> list[str]:
         """Writes rows to a new file in the folder; gives its path, if there are any."""
-        path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+        path = storage.new_name(folder)
         file: ShuffleFile | None = None
         with work_errors(folder):
             for batch in map(self._batch, gathered(rows, self.table.weight, ROWS, BYTES)):

@@ -7,8 +7,6 @@ themselves, as sides, become rows of a table only where the digests of two sides
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -28,6 +26,7 @@ from ...schema.job import Job, State
 from ...schema.jobnumber import number_of
 from ...schema.text import to_text
 from ..plan import Plan, decide, decide_table
+from . import storage
 from .groups import Grouping
 from .job_hasher import JobHasher
 from .jobs import Jobs
@@ -177,7 +176,7 @@ def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) ->
         file = None
         for digests in _in_batches(jobs.in_any_order(one, many, DIGEST_FACTOR)):
             if file is None:
-                summary["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+                summary["file"] = storage.new_name(folder)
                 file = ShuffleFile(summary["file"], DIGESTS.arrow, buckets)
             file.write(digests)
             summary["jobs"] += digests.num_rows

@@ -10,8 +10,6 @@ jobs of the rows of those that are where they claim, and facts of the rows of al
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -31,6 +29,7 @@ from ...schema.prefilter import MIX, IndexKey, Item, JobGroup
 from ..columnar.columns import DecodedKeys, Hashes, Lists, Zset
 from ..fact_reader import ReadSummary
 from ..prefiltering_reader import AcceptedRecords, PrefilteringReader
+from . import storage
 from .shuffle import ShuffleFile, buckets_of
 
 RECORD, INDEX_MEMBER, OWNED, UNVERIFIED = 1, 2, 4, 8
@@ -76,7 +75,7 @@ class KeyRowWriter(PrefilteringReader):
         self._buckets = buckets
         self._owned_lists: list[tuple[int, Entry]] = []
         self._unverified: list[int] = []
-        self._records, self._others = (_LazyFile(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
+        self._records, self._others = (_LazyFile(storage.new_name(folder), buckets) for _ in range(2))
         """Rows of records, and all others: most rows of unverified jobs are among these."""
         self._batch = address.key_family.batch_prefilter(address.prefix, now_ms, for_transfer=for_transfer)
         self._pending_hashes: list[Hashes] = []

@@ -11,9 +11,6 @@ from the server. Called by snapshot.py and by the data source.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -32,7 +29,7 @@ from ..prefiltering_reader import has_prefilter
 from ..scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..source import open_source
 from ..throttle import Throttle
-from . import Progress, silent
+from . import Progress, silent, storage
 from .failures import located, work_errors
 from .runner import Runner, Task
 from .shuffle import ShuffleFile, read_bucket
@@ -82,7 +79,7 @@ class KeyList:
 
     def remove(self) -> None:
         """Deletes them."""
-        shutil.rmtree(self.folder)
+        storage.delete_folder(self.folder)
 
 
 def list_keys(
@@ -93,7 +90,7 @@ def list_keys(
     The keys are in the new ``folder``, which the executors share. Raises ServerError.
     """
     with work_errors(folder):
-        os.makedirs(folder)
+        storage.make_folder(folder)
     ranges = scan_ranges(address, tasks)
     task = _scan_task(address, throttle, ranges, folder, tasks)
     files = runner.run(task, len(ranges), f"scanning {address.family} keys", progress)
@@ -106,7 +103,7 @@ def _scan_task(address: Address, throttle: Throttle, ranges: list[ScanRange], fo
     count = throttle.page(SCAN_COUNT)
 
     def scan(index: int) -> str:
-        path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+        path = storage.new_name(folder)
         with work_errors(folder), contextlib.closing(ShuffleFile(path, SCHEMA, buckets)) as file:
             keys: list[bytes] = []
             each = ranges[index]

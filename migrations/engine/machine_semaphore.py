@@ -7,13 +7,17 @@ then all wait for it. Who must queue for the server falls out of step with the o
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from attrs import frozen
+
+from . import storage
 
 TIMEOUT_SECONDS = 10.0
 """A task that has no slot by then goes on without one: one that hangs with its slot costs the others time, and nothing else."""
@@ -34,12 +38,16 @@ class MachineSemaphore:
     @contextlib.contextmanager
     def acquired(self) -> Iterator[None]:
         """Waits for a slot, and holds it for the length of the block. A process that ends frees its slot."""
+        slots = range(self.slots)
         with contextlib.ExitStack() as stack:
-            # The folder may be shared with other machines.
-            paths = [os.path.join(self.folder, f"{self.name}-{socket.gethostname()}-{slot}.lock") for slot in range(self.slots)]
-            files = [stack.enter_context(open(path, "ab")).fileno() for path in paths]
+            if storage.is_url(self.folder):
+                lock = partial(_bind_one, stack, [f"\0{storage.base_name(self.folder)}-{self.name}-{slot}" for slot in slots])
+            else:
+                # The folder may be shared with other machines.
+                paths = [os.path.join(self.folder, f"{self.name}-{socket.gethostname()}-{slot}.lock") for slot in slots]
+                lock = partial(_lock_one, [stack.enter_context(open(path, "ab")).fileno() for path in paths])
             end = time.monotonic() + self.timeout
-            while not _lock_one(files) and time.monotonic() < end:
+            while not lock() and time.monotonic() < end:
                 time.sleep(POLL_SECONDS)
             yield
 
@@ -54,4 +62,21 @@ def _lock_one(files: Sequence[int]) -> bool:
         except OSError:
             pass
         return True
+    return False
+
+
+def _bind_one(stack: contextlib.ExitStack, names: Sequence[str]) -> bool:
+    """Binds a socket to the first of the names that is free, until the stack is closed; whether there was one.
+
+    Object stores know no locks. These are of Linux's sockets that lie in no folder: where there are none, nobody waits.
+    """
+    for name in names:
+        with contextlib.ExitStack() as attempt:
+            try:
+                attempt.enter_context(socket.socket(socket.AF_UNIX)).bind(name)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+            stack.push(attempt.pop_all())
+            return True
     return False

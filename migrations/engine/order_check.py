@@ -10,8 +10,6 @@ tests/spark/test_order_check.py.
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -25,7 +23,7 @@ import pyarrow.compute as pc
 from attrs import asdict, frozen
 
 from ..order import swapped
-from . import Difference, Progress
+from . import Difference, Progress, storage
 from .runner import Runner
 from .shuffle import ShuffleFile, read_bucket
 from .tables import decode_text
@@ -42,7 +40,7 @@ class PositionsFile:
     """Positions on their way to a file in ``folder``, which is there once there are any, in so many ``buckets``."""
 
     def __init__(self, folder: str, buckets: int) -> None:
-        self.path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+        self.path = storage.new_name(folder)
         self._buckets = buckets
         self._file: ShuffleFile | None = None
 

@@ -9,10 +9,8 @@ is asked. tests/spark/test_key_rows.py. Called by snapshot.py.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import uuid
 from collections.abc import Collection, Iterator, Sequence
+from io import BytesIO
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,7 +26,7 @@ from ...schema.fact import Entry
 from ...schema.prefilter import Prefilter
 from ..fact_reader import ReadSummary
 from ..prefiltering_reader import prefilter_of
-from . import Census
+from . import Census, storage
 from .key_rows import INDEX_MEMBER, OWNED, RECORD, SCHEMA, UNVERIFIED
 from .shuffle import read_bucket
 
@@ -65,6 +63,15 @@ class Verified(NamedTuple):
     another, NO_ROW for one that only says that a job is unverified (int32)."""
 
 
+def keep(found: Verified, folder: str) -> str:
+    """Keeps what has been found of a bucket for later steps, in a new file in the folder; gives its path."""
+    file = BytesIO()
+    for column in found:
+        np.save(file, column)
+    storage.write(path := storage.new_name(folder, ".npy"), file.getvalue())
+    return path
+
+
 @frozen
 class KeyRows:
     """All key rows of a keyspace. A plain value: it travels to executors."""
@@ -79,6 +86,8 @@ class KeyRows:
     """The fields of records by the hash of these."""
     unsettled: frozenset[int]
     """The groups of queues at whose jobs the rules must look."""
+    verified: tuple[str, ...] = ()
+    """For each bucket the file with what an earlier step has found of it (``keep``), if there was one."""
 
     @classmethod
     def of(cls, address: Address, now_ms: int, read_summary: ReadSummary, buckets: int) -> KeyRows:
@@ -91,18 +100,10 @@ class KeyRows:
         return cls(address, now_ms, files, buckets, read_summary.groups, read_summary.field_sets, frozenset(unsettled))
 
     def verify(self, bucket: int) -> Verified:
-        """The verified jobs of a bucket. The result is kept in a file beside the key rows, for later steps."""
-        path = os.path.join(os.path.dirname(self.files[0]), f"judged-{bucket}")
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        """The verified jobs of a bucket."""
+        if self.verified:
+            file = BytesIO(storage.read(self.verified[bucket]))
             return Verified(*(np.load(file) for _ in Verified._fields))
-        found = self._verify(bucket)
-        with open(hidden := f"{path}-{uuid.uuid4()}", "wb") as file:
-            for column in found:
-                np.save(file, column)
-        os.replace(hidden, path)
-        return found
-
-    def _verify(self, bucket: int) -> Verified:
         # Copies, so that no more than one file's pages are in memory at once.
         columns = [[batch.column(name).to_numpy().copy() for name in CHECKED_COLUMNS] for batch in self._read(bucket)]
         if not columns:

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from uuid import uuid4
 
 from ...schema.errors import UsageError
-from .failures import work_errors
+from . import storage
+from .failures import explained, work_errors
 
 PREFIX = "ferryman-"
 SNAPSHOT = "source"
-COMPLETE = "summaries.json"
-"""The file in a snapshot's folder that is there when all has been read: the summaries of those who did."""
+SUMMARIES = "summaries.json"
+"""The file in a snapshot's folder with the summaries of those who have read it."""
+COMPLETE = "complete"
+"""The empty file beside it that is there when all has been read. It is written last."""
 MARKER = "unfinished"
+BEGUN = "begun"
+"""The file in a folder of an object store by which executors know it: its content is the folder's name."""
 PATTERN = set("*?[]{}\\")
 """Characters that make Spark take the name of a folder for a glob pattern."""
 
@@ -39,16 +44,18 @@ def work_folder(work: str | None, earlier: str | None = None) -> Iterator[str]:
     try:
         yield path
     except BaseException:
-        if not (Path(path) / MARKER).exists():
-            shutil.rmtree(path, ignore_errors=True)
+        if not _is_kept(path):
+            storage.delete_leftovers(path)
         raise
-    removal = Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True}, name=f"removing {path}")
+    removal = Thread(target=storage.delete_leftovers, args=(path,), name=f"removing {path}")
     removal.start()  # the process ends after it
     if work is not None:
         removal.join()
 
 
 def _make_folder(work: str | None) -> str:
+    if work is not None and storage.is_url(work):
+        return _make_remote_folder(work)
     base = Path(work or tempfile.gettempdir()).absolute()
     if PATTERN & set(str(base)):
         raise UsageError(f"{base}: Spark would take this name for a pattern; let --work name a folder without any of *?[]{{}}\\")
@@ -60,15 +67,36 @@ def _make_folder(work: str | None) -> str:
         ) from None
 
 
+def _make_remote_folder(work: str) -> str:
+    storage.check_url(work)
+    path = storage.join(work, f"{PREFIX}{uuid4().hex}")
+    begun = storage.join(path, BEGUN)
+    try:
+        storage.write(begun, storage.base_name(path).encode())
+        storage.read(begun)
+    except OSError as error:
+        reason, remedy = explained(error)
+        raise UsageError(f"{work}: no folder can be made there ({reason}); {remedy}") from None
+    return path
+
+
+def _is_kept(path: str) -> bool:
+    try:
+        return storage.exists(storage.join(path, MARKER))
+    except OSError:
+        return True  # nobody can tell, or delete it
+
+
 def keep_on_error(path: str) -> None:
     """Lets a folder outlive errors."""
     with work_errors(path):
-        (Path(path) / MARKER).touch()
+        storage.write(storage.join(path, MARKER), b"")
 
 
 def find_snapshot(work: str | None, name: str | None) -> str | None:
     """The folder of this name in ``work``, if it holds a whole snapshot. The name comes from a server: it is no path."""
     if work is None or name is None or not re.fullmatch(rf"{PREFIX}\w+", name):
         return None
-    path = Path(work) / name
-    return str(path) if (path / SNAPSHOT / COMPLETE).is_file() else None
+    path = storage.join(work, name)
+    with work_errors(path):
+        return path if storage.exists(storage.join(path, SNAPSHOT, COMPLETE)) else None

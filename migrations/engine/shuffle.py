@@ -13,11 +13,14 @@ comparison.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from . import storage
 
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 """Spreads numbers that follow one another: the golden ratio, as a fraction of 2^64."""
@@ -25,8 +28,8 @@ SHIFT = np.uint64(33)
 MOST_UNCOMPRESSED = 128
 """Up to so many buckets, of a few million rows, stay in the system's memory for as long as they are needed: packing them, to a
 third, would take longer than all else that is done with them here."""
-BUFFER_BYTES = 1 << 20
-"""What is written at once, at least."""
+TRAILER_BYTES = 64 << 10
+"""What is read of a file's end at first: most often it has all positions."""
 NOTHING = -1
 """The position of a batch that would be empty."""
 
@@ -47,7 +50,7 @@ class ShuffleFile:
 
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
         self._count = count
-        self._file = pa.output_stream(path, buffer_size=BUFFER_BYTES)
+        self._file = storage.create(path)
         compression = "lz4" if count > MOST_UNCOMPRESSED else None
         self._writer = pa.ipc.new_stream(
             self._file, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
@@ -96,6 +99,11 @@ class ShuffleFile:
 
 def read_bucket(paths: Iterable[str], bucket: int, count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one bucket in all files, which have this schema. What nobody looks at is not read from the disk."""
+    paths = tuple(paths)
+    if any(map(storage.is_url, paths)):
+        for messages in storage.side_by_side(partial(_fetched, bucket=bucket, count=count), paths):
+            yield from (pa.ipc.read_record_batch(message, schema) for message in messages)
+        return
     for path in paths:
         # Arrow's own maps ask the system for all of the file at once.
         with open(path, "rb") as file:
@@ -104,3 +112,21 @@ def read_bucket(paths: Iterable[str], bucket: int, count: int, schema: pa.Schema
         positions = np.frombuffer(whole, np.int64, number, len(whole) - 8 - 8 * number)[bucket::count]
         for position in positions[positions != NOTHING].tolist():
             yield pa.ipc.read_record_batch(whole.slice(position), schema)
+
+
+def _fetched(path: str, bucket: int, count: int) -> list[pa.Buffer]:
+    """The batches of one bucket in a file of an object store, which is asked for each in one piece."""
+    with storage.open_file(path) as file:
+        size = file.size()
+        last = file.read_at(min(size, TRAILER_BYTES), max(0, size - TRAILER_BYTES))
+        trailer = 8 * (int(np.frombuffer(last, np.int64, 1, len(last) - 8)[0]) + 1)
+        if trailer > len(last):
+            last = file.read_at(trailer, size - trailer)
+        positions = np.frombuffer(last, np.int64, trailer // 8 - 1, len(last) - trailer)
+        begins = positions[positions != NOTHING]
+        ends = np.append(begins[1:], size - trailer)
+        wanted = np.isin(begins, positions[bucket::count])
+        return [
+            pa.py_buffer(file.read_at(end - begin, begin))
+            for begin, end in zip(begins[wanted].tolist(), ends[wanted].tolist(), strict=True)
+        ]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import os
-import uuid
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -16,6 +14,7 @@ import pyarrow as pa
 
 from ...schema.job import Job, State
 from ..order import listing_order
+from . import storage
 from .failures import work_errors
 from .jobs import Jobs
 from .listing import read_jobs
@@ -33,8 +32,8 @@ ROWS = 50
 
 def list_jobs(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
     """Jobs by queue and state; waiting jobs as they will run, and all others by id, numbers as numbers."""
-    os.mkdir(path)
-    found = snapshot.work(_sort_work(path, queue, state), JOBS, f"{path}/summaries", "reading jobs")
+    storage.make_folder(path)
+    found = snapshot.work(_sort_work(path, queue, state), JOBS, storage.join(path, "summaries"), "reading jobs")
     runs = (file for files in map(json.loads, found.summaries) for file in files)
     yield from heapq.merge(*map(_read_run, runs), key=listing_order)
 
@@ -65,15 +64,15 @@ def _runs(found: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 def _write_run(run: list[Job], folder: str) -> str:
-    path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+    path = storage.new_name(folder)
     run.sort(key=listing_order)
-    with work_errors(folder), pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, JOBS.arrow) as writer:
+    with work_errors(folder), storage.create(path) as file, pa.ipc.new_stream(file, JOBS.arrow) as writer:
         for start in range(0, len(run), ROWS):
             writer.write_batch(JOBS.batch(run[start : start + ROWS]))
     return path
 
 
 def _read_run(path: str) -> Iterator[Job]:
-    with work_errors(path), pa.memory_map(path) as file, pa.ipc.open_stream(file) as batches:
+    with work_errors(path), storage.open_stream(path) as file, pa.ipc.open_stream(file) as batches:
         for batch in batches:
             yield from JOBS.rows(batch)

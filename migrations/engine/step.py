@@ -8,18 +8,16 @@ nobody reads them, and they go with the folder. Called by the snapshot and by al
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import frozen
 from pyarrow import parquet
 
-from . import Progress, silent
+from . import Progress, silent, storage
 from .failures import work_errors
 from .output import Output
 from .runner import Runner
@@ -44,7 +42,7 @@ class RowsInFiles(Generic[T]):
     def rows(self) -> Iterator[T]:
         """See Results.rows."""
         for path in self.files:
-            with work_errors(path), parquet.ParquetFile(path) as file:
+            with work_errors(path), storage.open_file(path) as opened, parquet.ParquetFile(opened) as file:
                 for batch in file.iter_batches(ROWS):
                     yield from self.table.rows(batch)
 
@@ -65,30 +63,30 @@ def run_step(
     def write_part(part: int) -> str:
         with work_errors(path):
             output = task(part)
-            name = _write_parquet(path, table, output.rows)
-            return json.dumps([name, output.summary()])
+            file = _write_parquet(path, table, output.rows)
+            return json.dumps([file, output.summary()])
 
     with work_errors(path):
-        os.makedirs(path)
+        storage.make_folder(path)
     answers = [json.loads(answer) for answer in runner.run(write_part, parts, phase, progress, light=light)]
-    files = tuple(os.path.join(path, name) for name, _ in answers if name is not None)
+    files = tuple(file for file, _ in answers if file is not None)
     return RowsInFiles(table, files, tuple(summary for _, summary in answers))
 
 
 def _write_parquet(path: str, table: Table[Any], rows: Iterable[Any]) -> str | None:
-    """Writes a new file in the folder, and gives its name; None, and no file, where there is no row."""
+    """Writes a new file in the folder, and gives its path; None, and no file, where there is no row."""
     found = batches(table, rows)
     first = next(found, None)
     if first is None:
         return None
-    name = f"{uuid.uuid4()}.parquet"
-    file = Path(path, name)
+    name = storage.new_name(path, ".parquet")
     try:
-        with parquet.ParquetWriter(file, table.arrow) as writer:
+        with storage.create(name) as file, parquet.ParquetWriter(file, table.arrow) as writer:
             for group in _row_groups(chain([first], found)):
                 writer.write_table(pa.Table.from_batches(group))
     except BaseException:
-        file.unlink(missing_ok=True)
+        with suppress(OSError):
+            storage.delete(name)
         raise
     return name
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from ferryman.migrations.engine import storage
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session
 from ferryman.spark.source import Ferryman
 from pyspark.sql import SparkSession
 
 from ..conftest import SERVERS
+from ..support.object_store import ObjectStore, object_store
 from ..support.servers import Server
 from ..support.standalone import Standalone, standalone
 
@@ -42,3 +44,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A Spark cluster of two workers, which have a password in their environment."""
     with standalone(tmp_path_factory.mktemp("spark") / "cluster", QUEUE_PASSWORD="sesame") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def objects() -> Iterator[ObjectStore]:
+    """An object store."""
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def engine_in_bucket(spark: SparkSession, objects: ObjectStore) -> Iterator[SparkEngine]:
+    """An engine whose steps hand on their results through the object store."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in objects.environment.items():
+            patch.setenv(name, value)
+            patch.setitem(spark.sparkContext.environment, name, value)
+        storage._opened.cache_clear()
+        yield SparkEngine(spark, work="s3://bucket/work", tasks=3)
