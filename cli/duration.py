@@ -22,7 +22,7 @@ def parse_duration(text: str, *, bare_is_seconds: bool = False) -> int:
     return round(float(found[1]) * UNITS[found[2] or "s"])
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in new versions only
     """The type of an option that takes a length of time; the command gets it in ms."""
 
     name = "duration"

@@ -31,6 +31,7 @@ from .steering import Steering
 from .text import to_bytes
 from .totals import Totals
 from .waits import WaitsQuery
+from .workers import WorkersQuery
 
 if TYPE_CHECKING:
     from .columnar.batch_prefilter import BatchPrefilter
@@ -234,6 +235,13 @@ class KeyFamily(ABC):
         """The keys in which the queue's jobs of this state stand; none of a state that the family does not know.
 
         None where the family has no such keys: only who reads all jobs finds these. Yields commands as ``count`` does.
+        """
+        return None
+
+    def workers(self, prefix: str, first: int, limit: int) -> WorkersQuery | None:
+        """Up to ``limit`` of the workers after the first ones, and what they hold; None where no key lists workers.
+
+        Yields commands as ``count`` does.
         """
         return None
 

@@ -1,4 +1,7 @@
-"""Consumers: who takes jobs of which queues, how many each holds, and when its lease ends. ``/consumers``."""
+"""Consumers: who takes jobs of which queues, how many each holds, and when its lease ends. ``/consumers``.
+
+Of another system: its workers, what they hold, when the first lock of each ends, and when it was last heard of.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from attrs import frozen
 from starlette.responses import Response
 
 from ...operations.broker import open_broker
+from ...operations.workers import MOST, workers
 from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.connection.call import Command
 from ...schema.native.scripts.results import upcoming
 from .queuelist import queue_list
+from .queues import MOST_PAGES
 from .view import View
 
 QUEUES = 200
@@ -34,13 +39,21 @@ class Consumer:
 def page(view: View) -> Response:
     """The page."""
     if view.address.family != DEFAULT_FAMILY:
-        return view.page("consumers", found=None, list=None)
+        return _workers(view)
     chosen = view.get("queue")
     if chosen:
         return view.page("consumers", found=_consumers(view, [chosen]), list=None)
     queues = queue_list(view, "", "consumers", 0, QUEUES)
     names = [row.name for row in queues.rows if row.consumers]
     return view.page("consumers", found=_consumers(view, names), list=queues)
+
+
+def _workers(view: View) -> Response:
+    at = view.number("page", 1, MOST_PAGES)
+    found = workers(view.address, (at - 1) * MOST)
+    if found is None:
+        return view.page("consumers", found=None, list=None)
+    return view.page("workers", found=found, at=at, pages=-(-found.page.number // MOST))
 
 
 def _consumers(view: View, queues: Sequence[str]) -> list[Consumer]:

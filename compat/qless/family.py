@@ -20,6 +20,7 @@ from .keys import PREFIX_FINDER, UNPREFIXED, version
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .workers import workers
 
 if TYPE_CHECKING:
     from .live import QlessLive
@@ -50,6 +51,7 @@ class Qless(KeyFamily):
     back_references = staticmethod(reader.back_references)
     related_keys = staticmethod(related_keys)
     state_indexes = staticmethod(state_indexes)
+    workers = staticmethod(workers)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)
     finish = staticmethod(writer.finish)
