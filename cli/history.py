@@ -9,13 +9,14 @@ import click
 
 from ..operations.history import Series, history, of_times
 from ..schema.connection.address import Address
-from ..schema.native.scripts.history import Histogram
+from ..schema.histogram import Histogram
 from .duration import DURATION
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
 
 SHOWN = ("published", "delivered", "acked", "dead")
+DEPTHS = ("waiting", "scheduled", "held", "dead")
 
 
 @click.command()
@@ -30,6 +31,7 @@ def command(url: Address, queue: str, last: int, step: int | None, output: Outpu
     The server keeps them, whoever looks: by the minute for 2 hours of traffic, by ten minutes for 12 hours, by the hour for 14
     days. Each line has how many messages a second were published, delivered, acked and given up, how many waited, were scheduled,
     held and dead at its end, and the median and the 95th percentile of how long they waited and ran. Times are UTC.
+    Of qless its own statistics are shown, by the day; the other systems keep none.
 
     \b
     Examples:
@@ -49,20 +51,21 @@ def command(url: Address, queue: str, last: int, step: int | None, output: Outpu
 
 
 def _table(series: Series, output: Output) -> None:
-    columns = ["time", *(f"{name}/s" for name in SHOWN), "waiting", "scheduled", "held", "dead"]
+    shown = [name for name in SHOWN if not series.keeps or name in series.keeps]
+    depth_names = DEPTHS if series.has_depths else ()
+    # What is known by the day only is counted: nobody knows how it was spread.
+    columns = ["time", *((f"{name}/s" for name in shown) if series.has_depths else shown), *depth_names]
     times = ["wait p50", "wait p95", "run p50", "run p95"]
     rows = []
     for point in series.points:
-        rates = [f"{point.rate(name):.4g}" for name in SHOWN]
-        depths = [point.depths.get(name) for name in ("waiting", "scheduled", "held", "dead")]
+        rates = [f"{point.rate(name):.4g}" if series.has_depths else point.counts.get(name, 0) for name in shown]
+        depths = [point.depths.get(name) for name in depth_names]
         rows.append([_clock(point.start_ms), *rates, *depths, *_quantiles(point.wait), *_quantiles(point.run)])
     right = {*columns[1:], *times}
     spare = ["scheduled", "wait p50", "run p50", "dead/s", "delivered/s"]
     output.table(f"queue {series.queue}", [*columns, *times], rows, right=right, spare=spare)
-    output.say(
-        f"{series.total('published')} published, {series.total('delivered')} delivered, {series.total('acked')} acked, "
-        f"{series.total('dead')} dead; waits {_told(series.wait)}; runs {_told(series.run)}"
-    )
+    totals = ", ".join(f"{series.total(name)} {name}" for name in shown)
+    output.say(f"{totals}; waits {_told(series.wait)}; runs {_told(series.run)}")
 
 
 def _clock(ms: int) -> str:

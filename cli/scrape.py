@@ -18,8 +18,8 @@ from prometheus_client.registry import Collector
 from ..operations.numbers import Found, Numbers, look_with_unroutable
 from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
+from ..schema.histogram import BUCKETS, Histogram, bound_ms
 from ..schema.job import State
-from ..schema.native.scripts.history import BUCKETS, Histogram, bound_ms
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {

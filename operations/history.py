@@ -3,29 +3,41 @@
 Called by the web page and ``ferryman history``.
 
 Ferryman's own queues keep slots of one minute for 2 hours, of ten for 12 hours, and of an hour for 14 days, whoever looks. A
-few commands, however long the time; only reads.
+few commands, however long the time; only reads. Of qless its own statistics are read, which it keeps by the day; the other
+systems keep none.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
 
+from ..migrations.counting import SERVERS, answer
+from ..migrations.probes import clock_ms
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.connection.call import Command
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import open_pipeline
+from ..schema.day import DAY_MS, Day
 from ..schema.errors import UsageError
-from ..schema.native.scripts.history import NO_TIMES, STEPS, Histogram, OpenSlot, Slot, Times
+from ..schema.histogram import NO_TIMES, Histogram, Times
+from ..schema.native.scripts.history import STEPS, OpenSlot, Slot
 from ..schema.native.scripts.results import COUNTERS, Size
-from ..schema.text import to_text
+from ..schema.text import to_bytes, to_text
 from .broker import Broker, open_broker
 from .numbers import patience
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
 MOST_POINTS = 2000
+KEPT_BY_DAY = ("delivered", "acked", "reclaimed", "dead")
+BY_DAY = (
+    "qless counts by the day, UTC: delivered are its pops, acked its completed jobs, reclaimed lost locks, dead failures; "
+    "times are those of its cells of whole seconds, minutes, hours and days"
+)
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -77,6 +89,8 @@ class Series:
     """What readers should know: whose numbers these are, and what is missing. For people."""
     keeps: Sequence[str] = field(factory=tuple)
     """The counters that are known here."""
+    has_depths: bool = True
+    """False where only counts and times are known, by the day."""
 
     @property
     def wait(self) -> Histogram:
@@ -113,11 +127,46 @@ def history(address: Address, queue: str, since_ms: int, until_ms: int, step: in
     _check(since_ms, until_ms, step)
     if address.kind is Kind.RDB:
         raise UsageError("a snapshot has no history that can be asked for; give the URL of a server")
+    if has_days(address):
+        return _history_by_day(address, queue, since_ms, until_ms, step)
     if address.family != DEFAULT_FAMILY:
         note = f"of {address.family} no history is read; ferryman metrics and Prometheus keep one of any system's queues"
         return Series(queue, step, (), is_kept=False, note=note)
     with open_broker(address, **patience(address)) as broker:
         return native_history(broker, queue, since_ms, until_ms, step)
+
+
+def has_days(address: Address) -> bool:
+    """Whether the system itself keeps what a queue did on each day."""
+    return address.kind in SERVERS and address.key_family.days(address.prefix, "", ()) is not None
+
+
+def _history_by_day(address: Address, queue: str, since_ms: int, until_ms: int, step: int) -> Series:
+    step = DAY_MS * -(-step // DAY_MS)
+    first_ms = since_ms - since_ms % step
+    starts_ms = range(first_ms, until_ms, DAY_MS)
+    if len(starts_ms) > MOST_POINTS:
+        raise UsageError(f"at most {MOST_POINTS} days are read at once: choose a shorter time")
+    with open_client(address, **patience(address)) as client, open_pipeline(client) as pipe:
+        now_ms = clock_ms(client)
+        query = address.key_family.days(address.prefix, queue, starts_ms)
+        days = answer(pipe, query) if query is not None else ()
+        names = address.key_family.queue_list(address.prefix)
+        if not any(day.counts for day in days) and names is not None and to_bytes(queue) not in pipe.ask(*names):
+            raise UsageError(f"there is no queue {queue!r}")
+    points = [
+        _point_of_days([day for day in days if start <= day.start_ms < start + step], start, step, start + step > now_ms)
+        for start in range(first_ms, until_ms, step)
+    ]
+    return Series(queue, step, points, note=BY_DAY, keeps=KEPT_BY_DAY, has_depths=False)
+
+
+def _point_of_days(days: Sequence[Day], start_ms: int, step: int, partial: bool) -> Point:
+    counts: Counter[str] = Counter()
+    for day in days:
+        counts.update(day.counts)
+    wait, run = (sum((getattr(day.times, name) for day in days), NO_TIMES) for name in ("wait", "run"))
+    return Point(start_ms, step, counts, {}, wait, run, partial)
 
 
 def fitting_step(since_ms: int, until_ms: int) -> int:

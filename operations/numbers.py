@@ -16,9 +16,9 @@ from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
+from ..schema.histogram import Times
 from ..schema.job import State
 from ..schema.native.scripts.exchange import Exchanges
-from ..schema.native.scripts.history import Times
 from ..schema.native.scripts.results import Size
 from .broker import Broker, open_broker
 

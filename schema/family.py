@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import evolve, field, frozen
 
 from .choices import NO_CHOICES, Choices
+from .day import DaysQuery
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .job import Job, State
@@ -228,6 +229,13 @@ class KeyFamily(ABC):
         """How many jobs of these queues wait with each priority, and since when the first does; None where only the jobs tell.
 
         Nothing of a queue with more than MOST_PRIORITIES. Yields commands as ``count`` does.
+        """
+        return None
+
+    def days(self, prefix: str, queue: str, starts_ms: Sequence[int]) -> DaysQuery | None:
+        """What the system itself has kept of what a queue did on the days that begin then, UTC; None where it keeps nothing.
+
+        Yields commands as ``count`` does. A day of which nothing is kept is one on which nothing happened.
         """
         return None
 

@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from ...migrations.probes import clock_ms
-from ...operations.history import DAY_MS, HOUR_MS, Series, history
+from ...operations.history import HOUR_MS, Series, has_days, history
 from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.connection.connect import open_client
+from ...schema.day import DAY_MS
 from ...schema.errors import UsageError
-from ...schema.native.scripts.history import BUCKETS, Histogram, bound_ms
+from ...schema.histogram import BUCKETS, Histogram, bound_ms
 from .charts import Chart, Line, histogram, over_time
 from .render import age, number
 from .view import View
 
 SPANS: Mapping[str, int] = {"2 hours": 2 * HOUR_MS, "12 hours": 12 * HOUR_MS, "5 days": 5 * DAY_MS, "14 days": 14 * DAY_MS}
-DEFAULT_SPAN = "2 hours"
+DAYS: Mapping[str, int] = {"14 days": 14 * DAY_MS, "90 days": 90 * DAY_MS}
+"""The same where the system itself keeps days."""
 DEPTHS = {"waiting": "waiting", "held": "active", "scheduled": "scheduled", "dead": "failed"}
 """Depth in the history -> the state that it is."""
 RATES = {"published": "scheduled", "acked": "active", "dead": "failed"}
+BY_DAY = {"delivered": "scheduled", "acked": "active", "dead": "failed"}
 """Counter -> the style of its line."""
 
 
@@ -29,23 +32,30 @@ class Past:
     """The charts of a queue."""
 
     span: str
+    spans: tuple[str, ...]
+    """What can be chosen, the first by default."""
     charts: tuple[Chart, ...]
     note: str
 
 
 def past(view: View, queue: str) -> Past | None:
     """The charts; None in a family that keeps no history. Raises UsageError for a span that is not offered."""
-    if view.address.family != DEFAULT_FAMILY:
+    if has_days(view.address):
+        spans = DAYS
+    elif view.address.family == DEFAULT_FAMILY:
+        spans = SPANS
+    else:
         return None
-    span = view.get("span") or DEFAULT_SPAN
-    if span not in SPANS:
-        raise UsageError(f"the history is shown for {', '.join(SPANS)}; not for {span!r}")
+    span = view.get("span") or next(iter(spans))
+    if span not in spans:
+        raise UsageError(f"the history is shown for {', '.join(spans)}; not for {span!r}")
     with open_client(view.address) as client:
         now_ms = clock_ms(client)
-    series = history(view.address, queue, now_ms - SPANS[span], now_ms)
+    series = history(view.address, queue, now_ms - spans[span], now_ms)
     if not series.is_kept and not any(point.counts for point in series.points):
-        return Past(span, (), series.note)
-    return Past(span, (_depths(series), _rates(series), _times("Waits", series.wait, "waiting"), _runs(series)), series.note)
+        return Past(span, tuple(spans), (), series.note)
+    numbers = (_depths(series), _rates(series)) if series.has_depths else (_by_day(series),)
+    return Past(span, tuple(spans), (*numbers, _times("Waits", series.wait, "waiting"), _runs(series)), series.note)
 
 
 def _depths(series: Series) -> Chart:
@@ -65,6 +75,11 @@ def _rates(series: Series) -> Chart:
     points = [point for point in series.points if not point.partial]
     lines = [Line(name, style, [60 * point.rate(name) for point in points]) for name, style in RATES.items()]
     return over_time("Throughput, jobs a minute", [point.start_ms for point in points], series.step_ms, lines)
+
+
+def _by_day(series: Series) -> Chart:
+    lines = [Line(name, style, [float(point.counts.get(name, 0)) for point in series.points]) for name, style in BY_DAY.items()]
+    return over_time("Jobs a day", [point.start_ms for point in series.points], series.step_ms, lines)
 
 
 def _runs(series: Series) -> Chart:

@@ -13,7 +13,7 @@ from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.job import State
 from ...schema.text import to_text
 from .failures import NotFound
-from .past import SPANS, past
+from .past import past
 from .queuelist import QueueRow, scan
 from .queues import row_cells
 from .render import age, cell, number
@@ -32,8 +32,7 @@ def page(view: View) -> Response:
         states=list(State),
         arguments=_arguments(view, name),
         possible=possible(view),
-        past=None if row.numbers is None else past(view, name),
-        spans=list(SPANS),
+        past=None if row.numbers is None and view.address.family == DEFAULT_FAMILY else past(view, name),
         is_paused=row.numbers is not None and bool(row.numbers.is_paused),
     )
 

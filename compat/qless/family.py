@@ -20,6 +20,7 @@ from .keys import PREFIX_FINDER, UNPREFIXED, version
 from .related_keys import related_keys
 from .rules import RULES
 from .state_indexes import state_indexes
+from .statistics import days
 from .workers import workers
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Qless(KeyFamily):
     related_keys = staticmethod(related_keys)
     state_indexes = staticmethod(state_indexes)
     workers = staticmethod(workers)
+    days = staticmethod(days)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)
     finish = staticmethod(writer.finish)

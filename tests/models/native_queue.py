@@ -6,7 +6,7 @@ Every method has the name, the arguments and the result of its transition in ``Q
 from __future__ import annotations
 
 from attrs import define, field
-from ferryman.schema.native.scripts.history import BUCKETS, NO_TIMES, Histogram, bound_ms
+from ferryman.schema.histogram import BUCKETS, NO_TIMES, Histogram, bound_ms
 from ferryman.schema.native.scripts.waiting_score import IMPORTED, score_of, sequence_of
 
 

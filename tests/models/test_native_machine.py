@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from ferryman.schema.connection.call import Call, Command, run
+from ferryman.schema.histogram import NO_TIMES
 from ferryman.schema.job import State
-from ferryman.schema.native.scripts.history import NO_TIMES, STEPS
+from ferryman.schema.native.scripts.history import STEPS
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import Published

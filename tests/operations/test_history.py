@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 import redis
-from ferryman.operations.history import DAY_MS, HOUR_MS, MINUTE_MS, Series, history
+from ferryman.operations.history import HOUR_MS, MINUTE_MS, Series, history
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run
+from ferryman.schema.day import DAY_MS
 from ferryman.schema.errors import UsageError
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts

@@ -268,7 +268,10 @@ def test_a_schema_chooses_columns_in_its_order(spark: SparkSession, url: str) ->
     assert values(every, JOBS) == values(whole, JOBS)
     entries = {"table": "entries", "url": url}
     fields = spark.read.format("ferryman").schema("fields map<binary,binary>, key binary").options(**entries).load()
-    assert sorted(fields.toPandas()["key"]) == sorted(table(spark, **entries).toPandas()["key"])
+    assert fields.columns == ["fields", "key"]
+    # Python gets no map with binary keys from Spark 4.0, which makes bytearrays of them.
+    keys = [frame.select("key").toPandas()["key"] for frame in (fields, table(spark, **entries))]
+    assert sorted(map(bytes, keys[0])) == sorted(map(bytes, keys[1]))
     picked = spark.read.format("ferryman").schema("type binary").options(**entries, fields="state,type").load()
     assert picked.columns == ["type"]
     assert picked.count() == table(spark, **entries, fields="*").count()

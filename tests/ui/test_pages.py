@@ -243,3 +243,16 @@ def test_the_history_of_a_queue_is_drawn_and_told_in_numbers(page: WebPage, serv
     assert text.count('<svg class="chart"') == 4
     assert page.text("/queue", queue="mail", span="14 days").count('<svg class="chart"') == 4
     assert page.get("/queue", queue="mail", span="a year").status_code == 400
+
+
+def test_statistics_that_qless_has_kept_are_drawn_by_the_day(page: WebPage, client: redis.Redis) -> None:
+    client.zadd("ql:queues", {"mail": 1})
+    client.zadd("ql:q:mail-work", {"0" * 32: 1})
+    day = int(client.time()[0]) // 86_400 * 86_400
+    client.hset(f"ql:s:run:{day}:mail", mapping={"total": 41, "mean": 20.5, "vk": 1, "s20": 41})
+    text = page.text("/queue", queue="mail", family="qless", prefix="ql")
+    assert "Jobs a day" in text
+    assert "of 41 jobs" in text
+    assert "90 days" in text
+    assert "Depth" not in text
+    assert page.get("/queue", queue="mail", family="qless", prefix="ql", span="2 hours").status_code == 400

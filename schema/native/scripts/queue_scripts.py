@@ -18,12 +18,13 @@ from attrs import field, frozen
 
 from ...connection.call import Argument, Call, Command
 from ...errors import UsageError
+from ...histogram import Times
 from ...text import to_bytes, to_text
 from .. import keys
 from ..keys import QueueKeys
 from . import history, results
 from .arguments import stored as arguments_for_meta
-from .history import OpenSlot, Slot, Times
+from .history import OpenSlot, Slot
 from .loader import script
 from .publication import Publication, check_name, number_of, optional, ranges
 from .results import (

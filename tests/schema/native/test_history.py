@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import redis
-from ferryman.schema.native.scripts.history import BUCKETS, NO_TIMES, STEPS, Histogram, bound_ms
+from ferryman.schema.histogram import BUCKETS, NO_TIMES, Histogram, bound_ms
+from ferryman.schema.native.scripts.history import STEPS
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
