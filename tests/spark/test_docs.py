@@ -103,7 +103,10 @@ def test_the_snippets_of_the_page_run(
     (jobs,) = notebook.run(first)
     assert {"4711", "4712"} < {job.id for job in jobs}
     assert run(target, scripts.size("mail")).dead == run(target, scripts.size("mail")).waiting == 1
-    assert sum(row[2] for row in notebook.run(sql)[1]) == len(jobs)
+    try:
+        assert sum(row[2] for row in notebook.run(sql)[1]) == len(jobs)
+    finally:
+        spark.catalog.dropTempView("jobs")
 
     by_where, by_id, by_options, by_index_of_failed, limited = notebook.run(some)
     assert [job.id for job in by_where] == [job.id for job in by_id] == ["4711"]

@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
@@ -326,11 +327,14 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
     assert isinstance(doing.exception(), Cancelled)
 
 
-def test_a_bucket_is_checked_once(partitions: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_whose_result_is_kept_is_not_checked_again(
+    partitions: list[KeyRowJobs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key_rows = partitions[0].key_rows
     first = [key_rows.verify(bucket) for bucket in range(BUCKETS)]
+    kept = evolve(key_rows, verified=tuple(placement_check.keep(found, str(tmp_path)) for found in first))
     monkeypatch.setattr(placement_check, "read_bucket", None)
-    again = [key_rows.verify(bucket) for bucket in range(BUCKETS)]
+    again = [kept.verify(bucket) for bucket in range(BUCKETS)]
     assert sum(len(verified.numbers) for verified in first) > 0
     for verified, same in zip(first, again, strict=True):
         assert all(map(np.array_equal, verified, same))
