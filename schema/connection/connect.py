@@ -108,7 +108,10 @@ def server_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except redis.exceptions.AuthenticationError as error:
-        raise ServerError(f"{address.display()}: the server refuses the credentials ({_reason(error)})") from error
+        raise ServerError(
+            f"{address.display()}: the server refuses the credentials ({_reason(error)}); name the user in the URL (user@host), "
+            "and where the password is: ?password_env=VARIABLE or ?password_file=PATH"
+        ) from error
     except redis.exceptions.TimeoutError as error:
         raise ServerError(
             f"{address.display()}: no answer in time ({_reason(error)}); is the server overloaded or frozen?"
