@@ -33,11 +33,19 @@ END = b'{"id":0,"event":"end","args":["end"]}'
 """An event of no job."""
 
 
-def heard(client: redis.Redis, listener: Any) -> list[bytes]:
-    """All events since the last time, as they were sent."""
-    client.publish("q:events", END)
-    found = []
-    while (message := listener.get_message(timeout=SECONDS)) and message["data"] != END:
-        if message["type"] == "message":
-            found.append(message["data"])
+def heard(client: redis.Redis, listener: Any, are_all: Callable[[list[bytes]], bool] = lambda _: True) -> list[bytes]:
+    """All events since the last time, as they were sent; with ``are_all``, once these are all that are to come.
+
+    What kue tells of a step it sends after it has written it, so that keys can be seen before their event.
+    """
+    found: list[bytes] = []
+
+    def has_heard() -> bool:
+        client.publish("q:events", END)
+        while (message := listener.get_message(timeout=SECONDS)) and message["data"] != END:
+            if message["type"] == "message":
+                found.append(message["data"])
+        return are_all(found)
+
+    awaited(has_heard)
     return found
