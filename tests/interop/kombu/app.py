@@ -24,7 +24,7 @@ app = Celery("fleet", broker=BROKER)
 app.conf.update(
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
-    broker_transport_options=OPTIONS if IS_ORIGINAL else {"lease": 2.0},
+    broker_transport_options=OPTIONS if IS_ORIGINAL else {"lease": 4.0},
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
@@ -35,9 +35,9 @@ LEDGER = Ledger(redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "red
 
 
 @app.task(bind=True, name="fleet.work", max_retries=3)
-def work(self: Task, name: str, seconds: float = 0.0, failures: int = 0) -> None:
-    """Takes its time, and fails so often before it is done."""
+def work(self: Task, name: str, seconds: float = 0.0, failures: int = 0, holds: bool = False) -> None:
+    """Takes its time, or goes on until it is let go, and fails so often before it is done."""
     try:
-        run(LEDGER, name, seconds, failures, self.request.retries)
+        run(LEDGER, name, seconds, failures, self.request.retries, holds=holds)
     except Retried as error:
         raise self.retry(countdown=0.05, exc=error) from None

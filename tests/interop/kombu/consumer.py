@@ -56,9 +56,9 @@ def serve(client: KombuClient, ledger: Ledger, job: ForeignDelivery) -> None:
     eta = message["headers"]["eta"]
     if eta:
         time.sleep(max(0.0, datetime.fromisoformat(eta).timestamp() - time.time()))
-    given = {"seconds": 0.0, "failures": 0, **dict(zip(("name", "seconds", "failures"), args, strict=False)), **kwargs}
+    given = {"seconds": 0.0, "failures": 0, "holds": False, **dict(zip(("name", "seconds", "failures"), args, strict=False)), **kwargs}
     try:
-        run(ledger, given["name"], given["seconds"], given["failures"], job.attempts)
+        run(ledger, given["name"], given["seconds"], given["failures"], job.attempts, holds=given["holds"])
     except Retried as error:
         client.retry(job, 50, error)
     else:

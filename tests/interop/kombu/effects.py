@@ -26,12 +26,19 @@ class Ledger:
         line = {"event": event, "name": name, "side": self.side, "pid": os.getpid(), "at": time.time()}
         self.client.rpush("ledger", json.dumps(line))
 
+    def wait_until_let_go(self, name: str) -> None:
+        """Returns when the test lets a job go on (``Ledger.let_go`` of tests/support/workers.py)."""
+        while not self.client.exists(f"let go:{name}"):
+            time.sleep(0.02)
 
-def run(ledger: Ledger, name: str, seconds: float, failures: int, retries: int) -> None:
-    """One attempt. Raises Retried as long as there were fewer retries than it is to fail."""
+
+def run(ledger: Ledger, name: str, seconds: float, failures: int, retries: int, *, holds: bool = False) -> None:
+    """One attempt. Raises Retried as long as there were fewer retries than it is to fail. ``holds``: until it is let go."""
     ledger.note("start", name)
     if seconds:
         time.sleep(seconds)
+    if holds:
+        ledger.wait_until_let_go(name)
     if retries < failures:
         raise Retried(f"attempt {retries} of {name}")
     ledger.note("end", name)

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -95,9 +94,9 @@ def started(ledger: Ledger, side: str) -> int:
     return sum(line["event"] == "start" and line["side"] == side for line in ledger.lines())
 
 
-def is_busy(lines: list[dict[str, Any]], side: str) -> bool:
-    """Whether all of one side's processes are in the midst of a job: they were seen to begin one, and not to end it."""
-    return all(event == "start" for event in {line["pid"]: line["event"] for line in lines if line["side"] == side}.values())
+def begun(ledger: Ledger, names: Collection[str]) -> dict[int, str]:
+    """The processes that have begun one of these jobs, and their side."""
+    return {line["pid"]: line["side"] for line in ledger.lines() if line["event"] == "start" and line["name"] in names}
 
 
 def ends(ledger: Ledger) -> Counter[str]:
@@ -153,8 +152,8 @@ def test_a_mixed_fleet_runs_every_job_once_and_leaves_nothing_behind(server: Ser
     with (
         original(server, tmp_path, "o1") as first,
         original(server, tmp_path, "o2") as second,
-        ours(server, tmp_path, "f1") as third,
-        ours(server, tmp_path, "f2") as fourth,
+        ours(server, tmp_path, "f1", lease_ms=30_000) as third,
+        ours(server, tmp_path, "f2", lease_ms=30_000) as fourth,
     ):
         failures = publish_both(server, 300, random.Random(7))
         ledger.wait_for("end", len(failures))
@@ -169,20 +168,21 @@ def test_a_mixed_fleet_runs_every_job_once_and_leaves_nothing_behind(server: Ser
 
 
 def test_nothing_is_lost_when_workers_of_both_kinds_are_killed_and_all_originals_at_last(server: Server, tmp_path: Path) -> None:
+    """kombu's workers lose what they have popped and not yet noted, so they are killed while a job keeps them from popping."""
     ledger, names = Ledger(server), [f"job-{number}" for number in range(24)]
     with contextlib.ExitStack() as fleet:
         originals = [fleet.enter_context(original(server, tmp_path, f"o{number}", SOON)) for number in (1, 2)]
         mine = [fleet.enter_context(ours(server, tmp_path, f"f{number}", SOON)) for number in (1, 2)]
         with celery(server) as app:
             for name in names:
-                app.send_task("fleet.work", [name, 0.3], queue=QUEUE)
-        ledger.wait(
-            lambda lines: started(ledger, "ours") >= 4 and len(begun_by(ledger, names)) == 4 and is_busy(lines, "original")
-        )
+                app.send_task("fleet.work", [name], {"holds": True}, queue=QUEUE)
+        ledger.wait(lambda _: len(begun(ledger, names)) == 4)
         mine[0].kill()
         originals[0].kill()
-        ledger.wait(lambda lines: ends(ledger).total() >= 12 and is_busy(lines, "original"))
+        ledger.let_go(*names[:12])
+        ledger.wait(lambda _: set(begun(ledger, names[12:]).values()) == {"ours", "original"})
         originals[1].kill()
+        ledger.let_go(*names)
         ledger.wait(lambda _: set(ends(ledger)) == set(names))
         assert mine[1].stop() == 0
     doubled = {name: times for name, times in ends(ledger).items() if times > 1}
@@ -195,10 +195,10 @@ def test_nothing_is_lost_when_workers_of_both_kinds_are_killed_and_all_originals
 def test_what_ours_runs_longer_than_the_visibility_timeout_runs_once(server: Server, tmp_path: Path, start: Start) -> None:
     """The stock broker's own workers would be given it again and again."""
     ledger = Ledger(server)
-    with start(server, tmp_path, "f1", 1.5) as mine:
-        client_of(server, 1.5).publish(QUEUE, "fleet.work", ["long", 4.0])
+    with start(server, tmp_path, "f1", 3.0) as mine:
+        client_of(server, 3.0).publish(QUEUE, "fleet.work", ["long", 7.0])
         ledger.wait_for("start", 1)
-        with original(server, tmp_path, "o1", 1.5):
+        with original(server, tmp_path, "o1", 3.0):
             ledger.wait_for("end", 1)
             assert mine.stop() == 0
             with server.client() as client:
@@ -210,9 +210,10 @@ def test_what_our_killed_consumers_had_goes_to_the_originals_when_none_of_ours_i
     ledger = Ledger(server)
     with ours(server, tmp_path, "f1", 1.0) as mine:
         with celery(server) as app:
-            app.send_task("fleet.work", ["orphan", 1.0], queue=QUEUE)
+            app.send_task("fleet.work", ["orphan"], {"holds": True}, queue=QUEUE)
         ledger.wait_for("start", 1)
         mine.kill()
+    ledger.let_go("orphan")
     with original(server, tmp_path, "o1", 1.0) as worker:
         ledger.wait_for("end", 1)
         assert worker.stop() == 0
@@ -222,16 +223,8 @@ def test_what_our_killed_consumers_had_goes_to_the_originals_when_none_of_ours_i
         wait_until_empty(client)
 
 
-def begun_by(ledger: Ledger, names: Collection[str]) -> dict[int, str]:
-    """The processes that have begun one of these jobs, and their side."""
-    return {line["pid"]: line["side"] for line in ledger.lines() if line["event"] == "start" and line["name"] in names}
-
-
 def test_celery_workers_on_both_brokers_share_the_queues_of_one_keyspace(server: Server, tmp_path: Path) -> None:
-    """Producers of both kinds, retries and delays; then a worker of each kind is killed; at last all originals are.
-
-    kombu's workers lose what they have popped and not yet noted, so they are killed while a job keeps them from popping.
-    """
+    """Producers of both kinds, retries and delays; then a worker of each kind is killed; at last all originals are."""
     ledger = Ledger(server)
     with (
         original(server, tmp_path, "o1", SOON) as first,
@@ -247,17 +240,19 @@ def test_celery_workers_on_both_brokers_share_the_queues_of_one_keyspace(server:
 
         long = [f"long-{number}" for number in range(6)]
         for name in long:
-            producer.send_task("fleet.work", [name, 0.8], queue=QUEUE)
-        ledger.wait(lambda _: Counter(begun_by(ledger, long).values()) == {"celery": 2, "original": 2})
+            producer.send_task("fleet.work", [name], {"holds": True}, queue=QUEUE)
+        ledger.wait(lambda _: Counter(begun(ledger, long).values()) == {"celery": 2, "original": 2})
         second.kill()
         third.kill()
+        ledger.let_go(*long)
         ledger.wait(lambda _: set(ends(ledger)) == {*failures, *long})
 
         last = [f"last-{number}" for number in range(3)]
         for name in last:
-            producer.send_task("fleet.work", [name, 0.8], queue=QUEUE)
-        ledger.wait(lambda _: "original" in begun_by(ledger, last).values())
+            producer.send_task("fleet.work", [name], {"holds": True}, queue=QUEUE)
+        ledger.wait(lambda _: "original" in begun(ledger, last).values())
         first.kill()
+        ledger.let_go(*last)
         ledger.wait(lambda _: set(ends(ledger)) == {*failures, *long, *last})
         assert fourth.stop() == 0
     with server.client() as client:

@@ -23,6 +23,8 @@ from .driver import Kue
 
 APP = "tests.interop.kue.fleet_app"
 JOBS = 300
+ALONE = 10
+"""Jobs that kue does before a Celery worker is there, so that both have had some, however fast each is."""
 AT_ONCE = 2
 """Jobs that a process of kue has at most."""
 TTL = 2500
@@ -58,7 +60,7 @@ class Effects:
     def all(self, event: str) -> Counter[str]:
         return self.of("ours", event) + self.of("theirs", event)
 
-    def wait(self, number: int, lost: Callable[[], set[str]] = set, seconds: float = 60.0) -> None:
+    def wait(self, number: int, lost: Callable[[], set[str]] = set, seconds: float = 120.0) -> None:
         """Returns when so many jobs have had their effect, or are lost."""
         deadline = time.monotonic() + seconds
         while len(self.all("end").keys() | lost()) < number:
@@ -67,9 +69,10 @@ class Effects:
 
 
 def a_pool_child(server: Server, parent: Worker) -> int:
-    """The pid of a process in which a task of this worker has run."""
+    """The pid of a process in which a task of this worker has run, as soon as one has."""
     children = {int(pid) for pid in Path(f"/proc/{parent.process.pid}/task/{parent.process.pid}/children").read_text().split()}
-    return next(line["pid"] for line in reversed(Ledger(server).lines()) if line["pid"] in children)
+    lines = Ledger(server).wait(lambda lines: any(line["pid"] in children for line in lines))
+    return next(line["pid"] for line in reversed(lines) if line["pid"] in children)
 
 
 def test_every_job_has_its_effect_once_whoever_dies(tmp_path: Path) -> None:
@@ -79,16 +82,18 @@ def test_every_job_has_its_effect_once_whoever_dies(tmp_path: Path) -> None:
         broker = server.url(family="kue")
         originals = [stack.enter_context(Kue.start(server)) for _ in range(3)]
         effects = Effects(server, originals)
+        made = jobs(JOBS)
+        for original in originals:
+            original.call("process", type="work", concurrency=AT_ONCE)
+        _make(server, originals[0], made[:ALONE], broker)
+        effects.wait(ALONE)
         prefork, threads, solo = (
             stack.enter_context(
                 worker(server, tmp_path, pool=pool, concurrency=2, name=pool, app=APP, queues="work", broker=broker)
             )
             for pool in ("prefork", "threads", "solo")
         )
-        made = jobs(JOBS)
-        _make(server, originals[0], made, broker)
-        for original in originals:
-            original.call("process", type="work", concurrency=AT_ONCE)
+        _make(server, originals[0], made[ALONE:], broker)
         effects.wait(JOBS // 6)
         originals[0].kill()
         os.kill(a_pool_child(server, prefork), signal.SIGKILL)
@@ -153,7 +158,7 @@ def _half_failed(client: redis.Redis) -> dict[str, int]:
     return found
 
 
-def _settled(client: redis.Redis, complete: int, seconds: float = 60.0) -> None:
+def _settled(client: redis.Redis, complete: int, seconds: float = 120.0) -> None:
     """Returns when no job is active any more: an effect is there a moment before its job's end is."""
     deadline = time.monotonic() + seconds
     while client.zcard("q:jobs:active") or client.zcard("q:jobs:complete") < complete:

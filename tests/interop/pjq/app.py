@@ -17,7 +17,7 @@ LEDGER = redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "redis://lo
 
 @app.task(bind=True, name="run", max_retries=3)
 def run(self: Task, job: dict[str, Any]) -> str:
-    """Takes its time, is retried once, or fails, as the job says."""
+    """Takes its time, goes on until it is let go, is retried once, or fails, as the job says."""
 
     def note(event: str) -> None:
         LEDGER.rpush("ledger", json.dumps({"event": event, "name": job["job"], "side": "ours", "at": time.time()}))
@@ -27,6 +27,8 @@ def run(self: Task, job: dict[str, Any]) -> str:
         raise self.retry(countdown=0.2)
     note("start")
     time.sleep(job.get("seconds", 0))
+    while job.get("holds") and not LEDGER.exists(f"let go:{job['job']}"):
+        time.sleep(0.02)
     note("end")
     if job.get("fails"):
         raise ValueError("as it was told")

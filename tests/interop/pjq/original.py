@@ -59,6 +59,8 @@ def serve(program: Program, ledger: redis.Redis, worker: str, job: dict[str, obj
     run(program.job_accepted(worker, begun))
     note("start")
     time.sleep(float(str(job.get("seconds", 0))))
+    while job.get("holds") and not ledger.exists(f"let go:{job['job']}"):
+        time.sleep(0.02)
     note("end")
     program.now_ms = round(time.time() * 1000)
     run(program.job_finished(worker, done(begun, program, int(bool(job.get("fails"))), "ran", "")))
