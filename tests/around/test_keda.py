@@ -16,6 +16,7 @@ from ..support.servers import Server, free_port
 from ..support.topologies import wait_until
 from ..support.workers import send, worker
 
+HOLD = "tests.support.tasks.hold"
 NAP = "tests.support.tasks.nap"
 NOTE = "tests.support.tasks.note"
 QUEUE = "celery"
@@ -71,11 +72,11 @@ def test_a_running_task_is_backlog_if_it_is_acked_late(server: Server, client, l
 
 
 def test_a_worker_that_is_scaled_away_ends_what_it_runs_and_gives_back_the_rest(server: Server, ledger, tmp_path) -> None:
-    with worker(server, tmp_path, concurrency=1, prefetch=4, late=1) as running:
-        send(server, [(NAP, [n, 5.0], {}) for n in range(4)])
+    with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, level="DEBUG") as running:
+        send(server, [(HOLD, [n], {}) for n in range(4)])
         ledger.wait_for("start", 1)
         assert ferryman("backlog", server.url()).stdout == "4\n", "those that it has fetched and not begun as well"
-        assert running.stop() == 0
+        assert running.stop_with(ledger) == 0
     assert len(ledger.names("end")) == len(ledger.names("start")) < 4
     assert ferryman("backlog", server.url()).stdout == f"{4 - len(ledger.names('end'))}\n"
 

@@ -31,7 +31,8 @@ def test_sentry_joins_producer_and_worker_and_names_the_broker_redis(server, led
     program = "with sentry_sdk.start_transaction(name='web'):\n    fine.apply_async(('later',), countdown=1)\n    wrong.delay()"
     with worker(server, tmp_path, pool="solo", app=app_of("tracing"), watch="sentry", own=own_url(server)):
         said(server, "tracing", f"import sentry_sdk\n{program}", watch="sentry")
-        lines = ledger.wait(lambda lines: {("event", f"{APPS}.wrong"), ("transaction", f"{APPS}.fine")} <= _said(lines))
+        told = {("event", f"{APPS}.wrong"), *(("transaction", name) for name in ("web", f"{APPS}.fine", f"{APPS}.wrong"))}
+        lines = ledger.wait(lambda lines: told <= _said(lines))
     trace_ids = {line["name"]: line["contexts"]["trace"]["trace_id"] for line in lines if line["event"] == "transaction"}
     assert len(set(trace_ids.values())) == 1
     assert trace_ids.keys() >= {"web", f"{APPS}.fine", f"{APPS}.wrong"}

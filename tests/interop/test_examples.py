@@ -18,7 +18,7 @@ from ..support.npm import package
 from ..support.servers import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 120
+SECONDS = 240
 
 
 @pytest.fixture(scope="module")

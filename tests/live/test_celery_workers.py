@@ -70,10 +70,13 @@ class Fleet:
         return self.state(job_id)
 
     def wait_until_quiet(self, *queues: str, seconds: float = 120) -> None:
-        """Returns when no job of these queues waits, is scheduled or runs."""
+        """Returns when no job of these queues waits, is scheduled or runs.
+
+        They are looked at one after the other, and again: a job may have put another into one that has been looked at already.
+        """
 
         def quiet() -> bool:
-            sizes = [self.client.size(queue) for queue in queues]
+            sizes = [self.client.size(queue) for queue in (*queues, *queues)]
             return not any(size.waiting or size.scheduled or size.held for size in sizes)
 
         wait_until(quiet, seconds)
@@ -214,13 +217,15 @@ def test_a_cut_connection_neither_ends_nor_repeats_what_runs(fleet):
 
 def test_a_killed_worker_loses_no_job(fleet):
     kue = fleet(KUE)
-    job_id = kue.put("sleep", seconds=1)
+    job_id = kue.put("hold")
     with kue.worker(concurrency=1, lease=2, name="doomed") as doomed:
         kue.ledger.wait_for("start", 1)
         doomed.kill()
-    with kue.worker(concurrency=1, lease=2, name="heir") as heir:
+    with kue.worker(concurrency=1, lease=30, name="heir") as heir:
+        kue.ledger.wait_for("start", 2)
+        kue.ledger.let_go()
         kue.wait_for(job_id, "completed")
-        assert kue.ledger.names("start") == ["sleep", "sleep"]
+        assert kue.ledger.names("start") == ["hold", "hold"]
         assert heir.stop() == 0
     assert side_keys(kue.server.client()) == set()
 

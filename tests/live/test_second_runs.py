@@ -49,7 +49,7 @@ def put(system: LiveSystem | None, server, name: str) -> None:
 def answers(url: str) -> bool:
     """Whether the worker's event loop turns."""
     with Celery(broker=url, set_as_current=False) as app:
-        return bool(app.control.ping(timeout=5, limit=1))
+        return bool(app.control.ping(timeout=60, limit=1))
 
 
 @pytest.mark.parametrize("system", [KUE, None], ids=["kue", "ferryman's own"])

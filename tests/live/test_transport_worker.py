@@ -14,6 +14,7 @@ from ..support.foreign_brokers import ForeignBroker
 from ..support.live_systems import SYSTEMS, side_keys
 from ..support.payload_tasks import QUEUE
 from ..support.proxy import proxy
+from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, wait_until_active, worker
 
 APP = "tests.support.payload_tasks"
@@ -76,7 +77,10 @@ def test_a_worker_takes_no_job_before_a_process_is_free_to_begin_it(broker, tmp_
     ledger = Ledger(broker.server)
     with running(broker, tmp_path, concurrency=2) as celery_worker, most_held(broker) as held:
         for n in range(8):
-            broker.put({"name": n, "seconds": 0.15}, QUEUE)
+            broker.put({"name": n, "seconds": 0.15, "holds": True}, QUEUE)
+        ledger.wait_for("start", 2)
+        wait_until(lambda: 2 in held)
+        ledger.let_go()
         ledger.wait_for("end", 8)
         wait_until_empty(broker)
         with Celery(broker=broker.url()) as app:
@@ -96,7 +100,10 @@ def test_so_it_is_on_other_pools(kue, tmp_path, pool):
     concurrency = 1 if pool == "solo" else 2
     with running(kue, tmp_path, pool=pool, concurrency=concurrency) as celery_worker, most_held(kue) as held:
         for n in range(6):
-            kue.put({"name": n, "seconds": 0.15}, QUEUE)
+            kue.put({"name": n, "seconds": 0.15, "holds": True}, QUEUE)
+        ledger.wait_for("start", concurrency)
+        wait_until(lambda: concurrency in held)
+        ledger.let_go()
         ledger.wait_for("end", 6)
         wait_until_empty(kue)
         celery_worker.stop()
@@ -107,8 +114,10 @@ def test_so_it_is_on_other_pools(kue, tmp_path, pool):
 def test_a_pool_that_grows_by_need_grows_for_jobs_that_wait(kue, tmp_path):
     ledger = Ledger(kue.server)
     for n in range(8):
-        kue.put({"name": n, "seconds": 0.5}, QUEUE)
+        kue.put({"name": n, "holds": True}, QUEUE)
     with most_held(kue) as held, running(kue, tmp_path, options=("--autoscale=4,1",)):
+        ledger.wait_for("start", 4)
+        ledger.let_go()
         ledger.wait_for("end", 8)
         wait_until_empty(kue)
     assert sorted(ledger.names("start")) == list(range(8))
@@ -151,10 +160,11 @@ def test_what_a_killed_worker_had_begun_runs_again(kue, tmp_path):
     ledger = Ledger(kue.server)
     with running(kue, tmp_path, concurrency=2, name="w1", url={"lease": 2}, lease=2) as first:
         for n in range(4):
-            kue.put({"name": n, "seconds": 1.0}, QUEUE)
+            kue.put({"name": n, "holds": True}, QUEUE)
         ledger.wait_for("start", 2)
         first.kill()
-    with running(kue, tmp_path, concurrency=2, name="w2", url={"lease": 2}, lease=2):
+    ledger.let_go()
+    with running(kue, tmp_path, concurrency=2, name="w2"):
         ledger.wait_for("end", 4)
         wait_until_empty(kue)
     assert sorted(set(ledger.names("end"))) == list(range(4))
@@ -163,7 +173,7 @@ def test_what_a_killed_worker_had_begun_runs_again(kue, tmp_path):
 
 def test_a_lost_connection_ends_no_task_and_runs_none_twice(broker, tmp_path):
     ledger = Ledger(broker.server)
-    with proxy(broker.server) as between, running(broker, tmp_path, between, concurrency=2, url={"lease": 3}, lease=3) as held_up:
+    with proxy(broker.server) as between, running(broker, tmp_path, between, concurrency=2) as held_up:
         for n in range(5):
             broker.put({"name": n, "holds": n < 2}, QUEUE)
         ledger.wait_for("start", 2)

@@ -24,6 +24,9 @@ from ferryman.schema.live import ForeignDelivery
 
 from .effects import Ledger, Retried, run
 
+NAMES = ("name", "seconds", "failures")
+"""Of the task's arguments."""
+
 
 def main(url: str, ledger_url: str, queue: str, visibility: float, lease_ms: int, prefix: str) -> None:
     is_over = threading.Event()
@@ -56,7 +59,7 @@ def serve(client: KombuClient, ledger: Ledger, job: ForeignDelivery) -> None:
     eta = message["headers"]["eta"]
     if eta:
         time.sleep(max(0.0, datetime.fromisoformat(eta).timestamp() - time.time()))
-    given = {"seconds": 0.0, "failures": 0, "holds": False, **dict(zip(("name", "seconds", "failures"), args, strict=False)), **kwargs}
+    given = {"seconds": 0.0, "failures": 0, "holds": False, **dict(zip(NAMES, args, strict=False)), **kwargs}
     try:
         run(ledger, given["name"], given["seconds"], given["failures"], job.attempts, holds=given["holds"])
     except Retried as error:

@@ -10,7 +10,7 @@ import redis
 from celery import Celery, Task
 
 app = Celery("fleet", broker=os.environ.get("FERRYMAN_TEST_BROKER", "ferryman://localhost:1/0?family=qless"))
-app.conf.update(broker_connection_retry_on_startup=True, broker_transport_options={"lease": 1})
+app.conf.update(broker_connection_retry_on_startup=True, broker_transport_options={"lease": 3})
 LEDGER = redis.Redis.from_url(os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1"))
 
 

@@ -19,7 +19,17 @@ from ...conftest import SERVERS
 from ...support.servers import Server
 from ...support.workers import Worker, worker
 from .cores import PACKAGES, Original
-from .test_fleet import KLASS, assert_nothing_is_left_over, awaited, originals, over, put_theirs, some_jobs
+from .test_fleet import (
+    ALONE,
+    KLASS,
+    assert_nothing_is_left_over,
+    awaited,
+    original_is_done_with_some,
+    originals,
+    over,
+    put_theirs,
+    some_jobs,
+)
 from .worker_process import QUEUES
 
 APP = "tests.interop.qless.fleet_app"
@@ -42,7 +52,7 @@ def a_pool_child(ledger: redis.Redis, parent: Worker) -> int:
 
 @pytest.mark.parametrize("core", PACKAGES)
 def test_every_job_is_done_whoever_dies(server: Server, client: redis.Redis, core: Core, tmp_path: Path) -> None:
-    client.hset("ql:config", mapping={"heartbeat": 1, "grace-period": 1})
+    client.hset("ql:config", mapping={"heartbeat": 3, "grace-period": 1})
     broker = server.url(family="qless")
     jobs = some_jobs(JOBS)
     for job in jobs:
@@ -50,18 +60,19 @@ def test_every_job_is_done_whoever_dies(server: Server, client: redis.Redis, cor
         job["delay"] = min(job["delay"], 1)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(server.client(1))
+        theirs = stack.enter_context(originals(server, core, 3))
+        original_is_done_with_some(server, core, jobs[:ALONE:2])
         prefork, threads, solo = (
             stack.enter_context(
                 worker(server, tmp_path, pool=pool, concurrency=2, name=pool, app=APP, queues=",".join(QUEUES), broker=broker)
             )
             for pool in ("prefork", "threads", "solo")
         )
-        theirs = stack.enter_context(originals(server, core, 3))
         with Celery(broker=broker, set_as_current=False) as app:
             for job in jobs[1::2]:
                 countdown = {"countdown": job["delay"] / 5} if job["delay"] else {}
                 app.send_task(KLASS, [job["data"]], queue=job["queue"], priority=9 - job["priority"], **countdown)
-        for job in jobs[::2]:
+        for job in jobs[ALONE::2]:
             put_theirs(Original(client, core), job)
         awaited(lambda: over(client) > JOBS // 6)
         theirs[0].kill()

@@ -76,7 +76,7 @@ class Fleet:
             perform(client, scheduler.fire(_now()))
 
     def our_consumer(self, client: redis.Redis) -> None:
-        with KickqClient(client, lease_ms=2000) as kickq, client.pubsub() as pubsub:
+        with KickqClient(client, lease_ms=30_000) as kickq, client.pubsub() as pubsub:
             pubsub.subscribe("kickq:queued")
             while not self.ours_stop.is_set():
                 jobs = [job for queue in QUEUES for job in kickq.take(queue)]

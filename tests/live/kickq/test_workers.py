@@ -99,7 +99,7 @@ def test_workers_and_kickqs_own_share_the_jobs_and_all_end_once(server: Server, 
             wait_until(lambda: KickqClient(client).stats()["success"] == len(ids))
         finally:
             stop.set()
-            thread.join(10)
+            thread.join(120)
         assert running.stop() == 0
     by_ours = Ledger(server).names("start")
     assert sorted([*by_kickq, *by_ours]) == sorted(f"job {number}" for number in range(90))
