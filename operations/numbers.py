@@ -140,8 +140,10 @@ def of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
     }
     waiting = {str(priority): number for priority, number in size.priorities.items()}
     ages = {str(priority): age for priority, age in size.ages.items()}
-    if size.due and size.due_age_ms is not None:
-        waiting[""], ages[""] = size.due, size.due_age_ms
+    if size.due:
+        waiting[""] = size.due
+    if size.due_age_ms is not None:
+        ages[""] = size.due_age_ms
     return Numbers(states, waiting, ages, size.consumers, size.outbox, counters, size.paused)
 
 

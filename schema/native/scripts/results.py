@@ -183,8 +183,8 @@ class Size:
 
     @property
     def due_age_ms(self) -> int | None:
-        """For how long the first of those that are ``due`` has been; None where none is."""
-        return self.now - self.next_due_ms if self.due and self.next_due_ms is not None else None
+        """For how long the first of those that are ``due`` has been; None where none is, or its due time is lost (0)."""
+        return self.now - self.next_due_ms if self.due and self.next_due_ms else None
 
 
 class Renewed(IntEnum):

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import redis
+from ferryman.operations.numbers import of_size
 from ferryman.schema.errors import MalformedValue, QueueArgumentsError, UsageError
+from ferryman.schema.job import State
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.waiting_score import PriorityOrder
@@ -197,6 +199,14 @@ def test_a_due_task_counts_as_waiting_though_nobody_looks(send: Send, client: re
     send(scripts.promote("q", now=9_000))
     size = send(scripts.size("q", now=9_000))
     assert (size.waiting, size.due, size.scheduled) == (4, 0, 0)
+
+
+def test_a_due_job_that_has_lost_its_due_time_waits_and_has_no_age(send: Send, client: redis.Redis) -> None:
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1, due_ms=2_000), now=1_000))
+    client.zadd(keys.scheduled, {"p-1": 0})
+    numbers = of_size(send(scripts.size("q", by_priority=True, now=2_000)), {})
+    assert (numbers.number(State.WAITING), numbers.waiting, numbers.latency_ms) == (1, {"": 1}, None)
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])
