@@ -17,6 +17,8 @@ from ..schema.connection.connect import open_client
 from ..schema.errors import ServerError, UsageError
 
 START_SECONDS = 20.0
+ATTEMPTS = 5
+"""How many ports are tried: between asking for a free one and listening on it, somebody else may take it."""
 
 
 def server_binary() -> Path:
@@ -52,39 +54,45 @@ def is_free(port: int) -> bool:
 
 @contextlib.contextmanager
 def embedded_server(port: int | None = None) -> Iterator[Address]:
-    """Starts the server, gives its address (database 0), and ends it at the end of the block. ``port`` None: any free one."""
-    port = port or free_port()
-    with tempfile.TemporaryDirectory(prefix="ferryman-server-") as folder:
-        command = [
-            str(server_binary()),
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            folder,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                address = Address.parse(f"ferryman://127.0.0.1:{port}/0")
-                _wait(address, process)
+    """Starts the server, gives its address (database 0), and ends it at the end of the block. ``port`` None: any free one.
+
+    Raises ServerError where it does not start, because somebody else has the port that was asked for, or in 20 s.
+    """
+    with tempfile.TemporaryDirectory(prefix="ferryman-server-") as folder, contextlib.ExitStack() as stack:
+        for _ in range(ATTEMPTS if port is None else 1):
+            chosen = port or free_port()
+            address = Address.parse(f"ferryman://127.0.0.1:{chosen}/0")
+            process = stack.enter_context(_process(chosen, folder))
+            if _has_started(address, process):
                 yield address
-            finally:
-                process.kill()
+                return
+        raise ServerError(f"the embedded server did not start on {address.display()}")
 
 
-def _wait(address: Address, process: subprocess.Popen[bytes]) -> None:
+@contextlib.contextmanager
+def _process(port: int, folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The server's process, which is killed at the end of the block."""
+    command = [str(server_binary()), "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
+    command += ["--save", "", "--appendonly", "no"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _has_started(address: Address, process: subprocess.Popen[bytes]) -> bool:
+    """Waits until the server answers; False where it has ended, as it does when somebody else has taken its port meanwhile.
+
+    Who answers then may be somebody else's server, which is told by its process.
+    """
     deadline = time.monotonic() + START_SECONDS
     with open_client(address) as client:
-        while True:
+        while process.poll() is None:
             try:
-                client.ping()
-                return
-            except redis.exceptions.ConnectionError as error:
-                if process.poll() is not None or time.monotonic() > deadline:
+                return bool(client.info("server")["process_id"] == process.pid)
+            except redis.exceptions.RedisError as error:
+                if time.monotonic() > deadline:
                     raise ServerError(f"the embedded server did not start on {address.display()}") from error
                 time.sleep(0.02)
+    return False

@@ -97,10 +97,11 @@ def test_it_serves_until_a_signal_and_tells_no_token(server: Server, tmp_path: P
     arguments = ["--listen", "0", "--write", "--operator-token", f"file:{token}", "--audit-log", str(log)]
     with serving(server.url(), *arguments) as (process, base):
         headers = {"Authorization": f"Bearer {SECRET}"}
-        assert httpx.get(base, headers=headers).status_code == 200
-        assert httpx.get(base).status_code == 303
-        assert httpx.post(f"{base}queue/act?queue=mail", data={"action": "pause"}, headers=headers).status_code in (303, 400)
-        with httpx.stream("GET", f"{base}live/queues", headers=headers) as stream:
+        assert httpx.get(base, headers=headers, timeout=60).status_code == 200
+        assert httpx.get(base, timeout=60).status_code == 303
+        acted = httpx.post(f"{base}queue/act?queue=mail", data={"action": "pause"}, headers=headers, timeout=60)
+        assert acted.status_code in (303, 400)
+        with httpx.stream("GET", f"{base}live/queues", headers=headers, timeout=60) as stream:
             assert next(stream.iter_lines()) == "retry: 3000"
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) in (0, -signal.SIGTERM)

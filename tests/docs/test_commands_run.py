@@ -23,7 +23,6 @@ from pathlib import Path
 import pytest
 import redis
 from celery import Celery
-from ferryman.cli.embedded import free_port
 from ferryman.schema.connection.call import run
 from ferryman.schema.family import family_names
 from ferryman.schema.native import codec
@@ -33,7 +32,7 @@ from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ..conftest import SERVERS
 from ..support.clusters import Cluster, cluster
 from ..support.command import PROGRAM, Outcome, ferryman
-from ..support.servers import Server
+from ..support.servers import Server, free_port
 from ..support.terminal import Terminal
 from .console import ADDRESS
 from .pages import PAGES, ROOT, page_name

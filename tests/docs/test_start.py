@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ferryman.cli.embedded import free_port
 
 from ..support.packages import source_tree
+from ..support.servers import free_port
 from .pages import ROOT, blocks, commands
 
 pytestmark = pytest.mark.servers

@@ -24,6 +24,7 @@ from ..support.workers import Ledger, celery, send, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
+HOLD = "tests.support.tasks.hold"
 PATIENCE = 1.0
 """Seconds of socket_timeout in these tests."""
 RECOVERY = 60.0
@@ -325,9 +326,12 @@ def test_a_worker_frozen_beyond_its_lease_loses_its_tasks_and_harms_nobody_when_
     with worker(
         server, tmp_path, late=1, lease=lease, concurrency=1, prefetch=6, name="frozen", options=["--without-mingle"]
     ) as first:
-        send(server, [(NAP, [n, 3.0], {}) for n in range(6)])
+        send(server, [(HOLD, [n], {}) for n in range(6)])
         ledger.wait_for("start", 1)
         with first.frozen(), worker(server, tmp_path, late=1, lease=lease, concurrency=6, name="heir"):
+            ledger.wait_for("start", 1 + 6)
+            time.sleep(lease)  # which the heir's lease must outlast
+            ledger.let_go()
             ledger.wait_for("end", 6)
             send(server, [(NOTE, ["meanwhile"], {})])
             ledger.wait_for("run", 1)

@@ -23,7 +23,7 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.spark.poll import totals
 from ferryman.transport.flower import QueueLengths
-from kombu import Queue
+from kombu import Connection, Queue
 
 from ..support.brokers import FERRYMAN
 from ..support.command import ferryman
@@ -34,6 +34,7 @@ from ..support.workers import ROOT, Ledger, environment, send, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
+HOLD = "tests.support.tasks.hold"
 
 RANK_STEP = 2**45
 """What lies between the places of two priorities."""
@@ -79,21 +80,21 @@ def test_beat_publishes_and_goes_on_when_its_connection_is_cut(server, ledger, c
 @pytest.mark.skipif(importlib.util.find_spec("flower") is None, reason="flower is not installed")
 def test_flower_shows_workers_and_tasks(server, ledger, tmp_path):
     port = free_port()
-    with worker(server, tmp_path), flower(server, tmp_path, port) as log:
+    with worker(server, tmp_path), flower(server, tmp_path, port):
         wait_until(lambda: "w1@test" in (fetch(port, "/workers") or ""))
         send(server, [(NOTE, ["watched"], {}), (NOTE, ["later"], {"countdown": 3600, "task_id": "waits-in-the-broker"})])
         ledger.wait_for("run", 1)
         wait_until(lambda: NOTE in (fetch(port, "/api/tasks") or ""))
-        assert "w1@test" in (fetch(port, "/worker/w1@test") or ""), log.read_text()
+        wait_until(lambda: "w1@test" in (fetch(port, "/worker/w1@test") or ""))
         wait_until(lambda: "waits-in-the-broker" in (fetch(port, "/worker/w1@test") or ""))
-        assert fetch(port, "/tasks") is not None
+        wait_until(lambda: fetch(port, "/tasks") is not None)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("flower") is None, reason="flower is not installed")
 def test_flower_shows_how_full_the_queues_are(server, ledger, tmp_path):
     port = free_port()
     with worker(server, tmp_path, concurrency=1, prefetch=1, late=1), flower(server, tmp_path, port) as log:
-        send(server, [(NAP, [n, 10.0], {}) for n in range(4)] + [(NOTE, ["later"], {"countdown": 3600})])
+        send(server, [(HOLD, [n], {}) for n in range(4)] + [(NOTE, ["later"], {"countdown": 3600})])
         ledger.wait_for("start", 1)
         lengths = json.loads(fetch(port, "/api/queues/length") or log.read_text())
         (queue,) = [each for each in lengths["active_queues"] if each["name"] == "celery"]
@@ -101,11 +102,17 @@ def test_flower_shows_how_full_the_queues_are(server, ledger, tmp_path):
         assert "celery" in (fetch(port, "/broker") or log.read_text())
 
 
-def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, ledger, tmp_path):
+def wait_until_held(connection: Connection, count: int) -> None:
+    """Returns when a worker has as many tasks as it takes ahead."""
+    session = connection.ensure_connection().transport.session
+    wait_until(lambda: session.link.run(session.scripts.size("celery")).held == count)
+
+
+def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, tmp_path):
     with worker(server, tmp_path, concurrency=1, prefetch=3, late=1), FERRYMAN.connection(server) as connection:
-        send(server, [(NAP, [n, 10.0], {"priority": n}) for n in range(7)])
+        send(server, [(HOLD, [n], {"priority": n}) for n in range(7)])
         send(server, [(NOTE, ["later"], {"countdown": 3600}), (NOTE, ["another queue"], {"queue": "other"})])
-        ledger.wait_for("start", 1)
+        wait_until_held(connection, 3)
         with connection.channel() as channel:
             Queue("other")(channel).get().reject()
         scanned = {line["queue"]: line for line in ferryman("queues", server.url(), "--format", "json").lines()}
@@ -135,11 +142,11 @@ def test_a_task_whose_countdown_is_over_waits_though_no_worker_looks(server):
     assert total == 2
 
 
-def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client, tmp_path):
+def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, client, tmp_path):
     with worker(server, tmp_path, concurrency=1, prefetch=3, late=1), FERRYMAN.connection(server) as connection:
-        send(server, [(NAP, [n, 10.0], {"priority": n % 3}) for n in range(9)])
+        send(server, [(HOLD, [n], {"priority": n % 3}) for n in range(9)])
         send(server, [(NOTE, ["later"], {"countdown": 3600}), (NOTE, ["another queue"], {"queue": "other"})])
-        ledger.wait_for("start", 1)
+        wait_until_held(connection, 3)
         with connection.channel() as channel:
             Queue("other")(channel).get().reject()
         pages = asyncio.run(QueueLengths(server.url(), {}, None).queues(["celery", "other"]))

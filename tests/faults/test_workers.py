@@ -22,6 +22,7 @@ from ..support.workers import Ledger, send, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
+HOLD = "tests.support.tasks.hold"
 POISON = "tests.support.tasks.poison"
 
 
@@ -113,9 +114,11 @@ def test_no_short_task_waits_behind_a_long_one(server, ledger, tmp_path):
         worker(server, tmp_path, name="one", concurrency=1, prefetch=1, late=1),
         worker(server, tmp_path, name="two", concurrency=1, prefetch=1, late=1),
     ):
-        send(server, [(NAP, ["long", 5.0], {}), *((NAP, [n, 0.1], {}) for n in range(10))])
+        send(server, [(HOLD, ["long"], {}), *((NAP, [n, 0.1], {}) for n in range(10))])
+        ledger.wait_for("end", 10)
+        assert "long" not in ledger.names("end")
+        ledger.let_go("long")
         ledger.wait_for("end", 11)
-    assert ledger.names("end")[-1] == "long"
 
 
 @pytest.mark.parametrize(("pool", "late"), [("prefork", 1), ("threads", 0)])

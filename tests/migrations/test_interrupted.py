@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
 import redis
@@ -19,13 +20,12 @@ from ferryman.schema.job import Job, State
 from ferryman.testing.keyspaces import dump, store
 
 from ..support.command import PROGRAM, ferryman
+from ..support.gate import Gate, gate
 from ..support.servers import Server
 
 pytestmark = pytest.mark.in_turn
 
 JOBS = 2400
-OPENING = 4
-"""How often HSET changes a partition before its first batch."""
 
 
 def job_of(number: int) -> Job:
@@ -41,9 +41,16 @@ def source(server: Server, client: redis.Redis) -> str:
     return server.url(family="kue")
 
 
+@pytest.fixture
+def door(server: Server) -> Iterator[Gate]:
+    """In front of the target, for stopping migrations at a batch."""
+    with gate(server) as opened:
+        yield opened
+
+
 @pytest.fixture(params=["ferryman", "kue"])
-def target(request: pytest.FixtureRequest, server: Server) -> str:
-    return server.url(1, family=request.param, prefix="new")
+def target(request: pytest.FixtureRequest, door: Gate) -> str:
+    return f"{door.url(1)}?family={request.param}&prefix=new"
 
 
 @pytest.fixture
@@ -58,43 +65,41 @@ def _heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by: signal.Signals) -> tuple[int, int, bytes]:
-    """Starts a migration and stops it by a signal as soon as the target has this many batches.
+class Interrupt(Protocol):
+    """Starts a migration and stops it by a signal when the target has so many batches, before it learns of the last.
 
     Returns the number of jobs written, the exit status and what stands on stderr.
     """
-    there.config_set("notify-keyspace-events", "KEA")
-    with there.pubsub() as events:
-        events.psubscribe(f"__keyspace@1__:{JOURNAL}:*:part:*")
-        seen = 0
+
+    def __call__(self, batches: int, by: signal.Signals = signal.SIGKILL) -> tuple[int, int, bytes]: ...
+
+
+@pytest.fixture
+def interrupted(source: str, target: str, door: Gate, there: redis.Redis) -> Interrupt:
+    def interrupted(batches: int, by: signal.Signals = signal.SIGKILL) -> tuple[int, int, bytes]:
+        # Before its batches, a partition and its slot are opened.
+        hold = door.hold(lambda transaction, count: count == batches + 2 and b":part:" in transaction, once_applied=True)
         command = [*PROGRAM, "migrate", source, target]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_heed_ctrl_c) as run:
-            for event in events.listen():
-                seen += event["type"] == "pmessage" and event["data"] == b"hset"
-                if seen == OPENING + batches:
-                    run.send_signal(by)
-                    break
+            hold.wait()
+            run.send_signal(by)
             _, stderr = run.communicate()
-    there.config_set("notify-keyspace-events", "")
-    (partition_key,) = there.scan_iter(f"{JOURNAL}:*:part:*")
-    return int(there.hget(partition_key, "count") or 0), run.returncode, stderr
+        hold.release()
+        (partition_key,) = there.scan_iter(f"{JOURNAL}:*:part:*")
+        return int(there.hget(partition_key, "count") or 0), run.returncode, stderr
 
-
-def killed_after(batches: int, source: str, target: str, there: redis.Redis) -> int:
-    """As ``stopped_after``, by SIGKILL; returns the number of jobs written."""
-    stood, _, _ = stopped_after(batches, source, target, there, signal.SIGKILL)
-    return stood
+    return interrupted
 
 
 @pytest.mark.parametrize("batches", [1, 5])
 def test_a_killed_migration_goes_on_and_ends_as_if_nothing_had_happened(
-    batches: int, source: str, target: str, server: Server, there: redis.Redis
+    batches: int, source: str, target: str, server: Server, there: redis.Redis, interrupted: Interrupt
 ) -> None:
     undisturbed = Address.parse(target).family
     reference = server.url(2, family=undisturbed, prefix="new")
     assert ferryman("migrate", source, reference).status == 0
 
-    stood = killed_after(batches, source, target, there)
+    stood, _, _ = interrupted(batches)
     assert 0 < stood < JOBS
     refused = ferryman("migrate", source, target)
     assert (refused.status, "--resume" in refused.error) == (2, True)
@@ -108,8 +113,8 @@ def test_a_killed_migration_goes_on_and_ends_as_if_nothing_had_happened(
         assert keyspace(there) == keyspace(other)
 
 
-def test_ctrl_c_is_one_line_and_the_migration_can_go_on(source: str, target: str, there: redis.Redis) -> None:
-    stood, status, stderr = stopped_after(2, source, target, there, signal.SIGINT)
+def test_ctrl_c_is_one_line_and_the_migration_can_go_on(source: str, target: str, interrupted: Interrupt) -> None:
+    stood, status, stderr = interrupted(2, signal.SIGINT)
     assert 0 < stood < JOBS
     assert (status, stderr) == (130, b"ferryman: interrupted\n")
     assert ferryman("migrate", source, target, "--resume").status == 0
@@ -121,8 +126,10 @@ def keyspace(client: redis.Redis) -> dict[bytes, object]:
     return {key: entry for key, entry in dump(client).items() if not key.startswith(JOURNAL.encode())}
 
 
-def test_a_job_done_before_the_rest_arrived_does_not_come_back(source: str, target: str, there: redis.Redis) -> None:
-    killed_after(2, source, target, there)
+def test_a_job_done_before_the_rest_arrived_does_not_come_back(
+    source: str, target: str, there: redis.Redis, interrupted: Interrupt
+) -> None:
+    interrupted(2)
     done = next(key for key in there.scan_iter("new*job:*") if there.type(key) == b"hash")
     there.delete(done)
     assert ferryman("migrate", source, target, "--resume").status == 0
@@ -130,9 +137,9 @@ def test_a_job_done_before_the_rest_arrived_does_not_come_back(source: str, targ
 
 
 def test_a_source_that_changed_meanwhile_is_refused_and_nothing_more_is_written(
-    source: str, target: str, client: redis.Redis, there: redis.Redis
+    source: str, target: str, client: redis.Redis, there: redis.Redis, interrupted: Interrupt
 ) -> None:
-    killed_after(2, source, target, there)
+    interrupted(2)
     client.delete("q:job:1")
     before = keyspace(there)
     outcome = ferryman("migrate", source, target, "--resume")

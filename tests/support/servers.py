@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import shutil
-import socket
 import subprocess
 import sysconfig
 import time
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import redis
 from attrs import frozen
-from ferryman.cli.embedded import free_port, server_binary
+from ferryman.cli.embedded import is_free, server_binary
 
 from . import effort
 
@@ -73,12 +73,17 @@ class ServerKind:
 
 
 def wait_until_answering(server: Server, seconds: float = 60.0) -> None:
-    """Returns when the server answers PING; raises the last connection error when it does not in time."""
+    """Returns when the server answers PING; raises the last connection error when it does not in time.
+
+    Fails where another server answers: this one has found its port taken, and has ended.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
             with server.client() as client:
                 client.ping()
+                answering = client.info("server")["process_id"]
+            assert answering == server.pid, f"port {server.port} is that of another server, process {answering}"
             return
         except redis.exceptions.ConnectionError:
             if time.monotonic() > deadline:
@@ -86,18 +91,31 @@ def wait_until_answering(server: Server, seconds: float = 60.0) -> None:
             time.sleep(0.02)
 
 
+def _own_ports() -> Iterator[int]:
+    """The ports of this process, one after another, again and again.
+
+    The system gives them to nobody who asks for any port, and no other process of the same test run has them: so a port stays
+    free until its server listens, and while a server that comes back is away.
+    """
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1").removeprefix("gw")) + 1
+    first = FIRST_PORT + process % PROCESSES * PORTS
+    begin = os.getpid() % PORTS
+    return itertools.cycle((*range(first + begin, first + PORTS), *range(first, first + begin)))
+
+
+FIRST_PORT, PORTS, PROCESSES = 11_000, 1_000, 21
+"""Ports below those that systems hand out: so many for each of so many processes."""
+_PORTS = _own_ports()
+
+
+def free_port() -> int:
+    """A port of the loopback interface on which nobody listens, and on which nobody will before it comes round again."""
+    return next(port for port in _PORTS if is_free(port))
+
+
 def free_cluster_port() -> int:
     """A free port for a node of a cluster, which also listens 10,000 ports higher."""
-    return next(port for port in iter(free_port, None) if port < 55_000 and _is_free(port + 10_000))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    return next(port for port in iter(free_port, None) if is_free(port + 10_000))
 
 
 def installed_servers() -> list[ServerKind]:

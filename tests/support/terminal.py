@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from attrs import define, field
+from rich.cells import cell_len
 
 from .command import PROGRAM
 
@@ -31,6 +32,8 @@ class Terminal:
 
     process: subprocess.Popen[bytes]
     descriptor: int
+    columns: int
+    height: int
     written: bytes = field(default=b"")
 
     @classmethod
@@ -44,7 +47,7 @@ class Terminal:
         with subprocess.Popen([*PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
             os.close(theirs)
             try:
-                yield cls(process, ours)
+                yield cls(process, ours, columns, lines)
             finally:
                 process.kill()
                 os.close(ours)
@@ -91,7 +94,14 @@ class Terminal:
     @property
     def screen(self) -> str:
         """What stands there now: the last whole screen, or all lines of a command that draws none."""
-        return _SEQUENCE.sub("", _HOME.split(self.written)[-1].decode("utf-8", "replace")).replace("\r", "")
+        texts = (text.decode("utf-8", "replace") for text in _HOME.split(self.written))
+        first, *drawn = (_SEQUENCE.sub("", text).replace("\r", "") for text in texts)
+        return next(filter(self._is_whole, reversed(drawn)), "") if drawn else first
+
+    def _is_whole(self, screen: str) -> bool:
+        """Whether all of a screen has been read: a terminal may give it in pieces."""
+        lines = screen.split("\n")
+        return len(lines) >= self.height and cell_len(lines[-1]) >= self.columns
 
     @property
     def lines(self) -> list[str]:

@@ -108,8 +108,11 @@ class Worker:
     def wait_until_logged(self, text: bytes, times: int = 1, seconds: float = 120.0) -> None:
         """Returns when this stands in the worker's log so many times."""
         deadline = time.monotonic() + seconds
-        while self.log.read_bytes().count(text) < times:
-            if self.process.poll() is not None or time.monotonic() > deadline:
+        while True:
+            is_over = self.process.poll() is not None or time.monotonic() > deadline  # before a last look at the log
+            if self.log.read_bytes().count(text) >= times:
+                return
+            if is_over:
                 raise AssertionError(f"worker {self.name} did not say {text!r}:\n{self.log.read_text()}")
             time.sleep(0.05)
 

@@ -51,13 +51,14 @@ def test_every_pool_runs_tasks_answers_pings_and_leaves_nothing_behind(server, l
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_countdown_waits_in_redis_and_runs_when_it_is_due(server, ledger, tmp_path, pool):
     with worker(server, tmp_path, pool=pool):
+        before = time.time()
         send(server, [(NOTE, ["later"], {"countdown": 2})])
-        due = time.time() + 2
+        sent = time.time()
         with server.client() as client:
             assert client.zcard("ferryman:{celery}:scheduled") == 1
         (line,) = ledger.wait_for("run", 1)
-        assert line["at"] >= due - 0.2
-        assert line["at"] < due + 4, "it was found by looking, which is done every 5 s"
+        assert line["at"] >= before + 2
+        assert line["at"] < sent + 2 + 4, "it was found by looking, which is done every 5 s"
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -65,20 +66,22 @@ def test_tasks_of_a_killed_worker_run_again_within_the_lease_and_no_other_runs_t
     lease = 4.0
     tasks = 12
     with worker(server, tmp_path, pool=pool, late=1, lease=lease, name="doomed") as doomed:
-        send(server, [(NAP, [n, 1.0], {}) for n in range(tasks)])
+        send(server, [(HOLD, [n], {}) for n in range(tasks)])
         ledger.wait_for("start", 1)
         doomed.kill()
         killed_at = time.time()
-    begun = set(ledger.names("start")) - set(ledger.names("end"))
+    begun = set(ledger.names("start"))
     assert begun
+    ledger.let_go()
     with worker(server, tmp_path, pool="threads", concurrency=8, late=1, lease=lease, name="heir"):
+        could_begin_at = max(killed_at + lease, time.time())
         lines = ledger.wait_for("end", tasks)
     assert sorted(ledger.names("end")) == list(range(tasks))
     starts = Counter(line["name"] for line in lines if line["event"] == "start")
     assert {name for name, count in starts.items() if count > 1} == begun
     restarted = [line["at"] for line in lines if line["event"] == "start" and line["name"] in begun and line["at"] > killed_at]
-    # A worker's start is part of this, so the bound is the lease and some room; the lease alone is tested on the queue itself.
-    assert min(restarted) - killed_at < lease + 10
+    # What a worker needs to begin is part of this; the lease alone is tested on the queue itself.
+    assert min(restarted) - could_begin_at < 10
 
 
 def test_an_early_ack_is_not_run_again_when_its_worker_is_killed(server, ledger, tmp_path):

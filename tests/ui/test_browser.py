@@ -14,6 +14,7 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ..conftest import SERVERS
@@ -83,6 +84,13 @@ def _wait(driver: Chrome, condition: Callable[[], bool], seconds: float = 60) ->
     waiting.until(lambda _driver: condition())
 
 
+def _follow(driver: Chrome, by: str, value: str) -> None:
+    """Clicks on a link, and returns when the page that it leads to is there: not every click waits for that."""
+    left = driver.find_element(By.TAG_NAME, "html")
+    driver.find_element(by, value).click()
+    _wait(driver, lambda: staleness_of(left)(driver) and driver.execute_script("return document.readyState") == "complete")
+
+
 def _says(driver: Chrome, text: str) -> None:
     """Returns when the page says so."""
     _wait(driver, lambda: text in driver.find_element(By.TAG_NAME, "main").text)
@@ -149,10 +157,10 @@ def test_hostile_names_run_nothing(driver: Chrome, page: WebPage, client: redis.
         driver.get(page.url + step)
         assert hostile in driver.find_element(By.TAG_NAME, "main").text
     driver.get(page.url + "queues")
-    driver.find_element(By.CSS_SELECTOR, "tbody th a").click()
+    _follow(driver, By.CSS_SELECTOR, "tbody th a")
     assert "q" + hostile in driver.find_element(By.TAG_NAME, "h1").text
-    driver.find_element(By.CSS_SELECTOR, ".tiles .failed a").click()
-    driver.find_element(By.CSS_SELECTOR, "tbody th a").click()
+    _follow(driver, By.CSS_SELECTOR, ".tiles .failed a")
+    _follow(driver, By.CSS_SELECTOR, "tbody th a")
     assert hostile in driver.find_element(By.TAG_NAME, "h1").text
     assert "owned" not in driver.title.replace(hostile, "")
     assert not driver.find_elements(By.CSS_SELECTOR, "main img, main script")
@@ -161,7 +169,7 @@ def test_hostile_names_run_nothing(driver: Chrome, page: WebPage, client: redis.
 
 def test_what_is_written_in_a_form_comes_to_the_queue(driver: Chrome, filled: WebPage) -> None:
     driver.get(filled.url + "queue?queue=mail")
-    driver.find_element(By.PARTIAL_LINK_TEXT, "Publish a task").click()
+    _follow(driver, By.PARTIAL_LINK_TEXT, "Publish a task")
     driver.find_element(By.ID, "task").send_keys("send")
     args = driver.find_element(By.ID, "args")
     args.clear()
@@ -169,7 +177,7 @@ def test_what_is_written_in_a_form_comes_to_the_queue(driver: Chrome, filled: We
     driver.find_element(By.XPATH, "//button[text()='Publish']").click()
     _says(driver, "Published send")
     driver.get(filled.url + "jobs?queue=mail&state=waiting")
-    driver.find_element(By.CSS_SELECTOR, "tbody th a").click()
+    _follow(driver, By.CSS_SELECTOR, "tbody th a")
     assert '"zoë",\n  "<b>"' in driver.find_element(By.TAG_NAME, "main").text
 
 

@@ -83,7 +83,7 @@ def test_a_form_without_its_token_is_refused(page: WebPage, token: str | None) -
 
 def test_a_form_of_another_session_is_refused(page: WebPage) -> None:
     token = page.form_token()
-    with httpx.Client(base_url=page.url) as other:
+    with httpx.Client(base_url=page.url, timeout=60) as other:
         other.get("/queues")
         sent = {"form_token": token}
         assert other.post("/queues/count", data=sent, headers={"Origin": page.url.rstrip("/")}).status_code == 403
