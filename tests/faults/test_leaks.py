@@ -52,7 +52,9 @@ def test_clients_of_remote_control_that_are_killed_leave_no_keys(server, client,
         left: list[bytes] = []
 
         def all_gone() -> bool:
-            left[:] = [key for key in set(client.keys("*")) - baseline if b":wake" not in key]
+            # The history of the worker's own queue has a new slot each minute.
+            others = (key for key in set(client.keys("*")) - baseline if not key.startswith(b"ferryman:{celery}:history:"))
+            left[:] = [key for key in others if b":wake" not in key]
             return not left
 
         # Replies expire by Celery's own choice, 10 s after the question.

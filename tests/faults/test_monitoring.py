@@ -126,7 +126,8 @@ def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, tmp_path):
 
 
 def test_a_task_whose_countdown_is_over_waits_though_no_worker_looks(server):
-    send(server, [(NOTE, ["due"], {"countdown": 0.1}), (NOTE, ["now"], {}), (NOTE, ["later"], {"countdown": 3600})])
+    # In this order: a publish would look at what is due by then.
+    send(server, [(NOTE, ["now"], {}), (NOTE, ["later"], {"countdown": 3600}), (NOTE, ["due"], {"countdown": 0.1})])
     with FERRYMAN.connection(server) as connection:
         wait_until(lambda: connection.SimpleQueue("celery").qsize() == 2)
         assert connection.default_channel.queue_declare("celery").message_count == 2
