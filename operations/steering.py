@@ -222,10 +222,18 @@ class Controls:
     ) -> Bulk:
         self._begin(action, queue, value, dry_run)
         cursor: str | None = None
-        settled = found.done
+        moving = 0
         while True:
             call = self.steering.act_on_matching(
-                action, queue, state, chosen, value, cursor=cursor, dry_run=dry_run, with_removed=self.cancelled is not None
+                action,
+                queue,
+                state,
+                chosen,
+                value,
+                cursor=cursor,
+                dry_run=dry_run,
+                with_removed=self.cancelled is not None,
+                one_server=self.address.kind is not Kind.CLUSTER,
             )
             if call is None:
                 return self._page_by_page(action, queue, state, chosen, value, dry_run, progress, found)
@@ -234,8 +242,9 @@ class Controls:
             if self.cancelled is not None:
                 for job_id, message in step.removed:
                     self.cancelled.add(job_id, message)
-            if action is Action.MOVE and not dry_run and (found.done - settled >= SETTLED or step.next is None):
-                settled = found.done
+            moving += step.moving
+            if moving >= SETTLED or (moving and step.next is None):
+                moving = 0
                 refused = sum(outcome != "done" for outcome in self._settle(queue).values())
                 found = evolve(found, done=found.done - refused, left=found.left + refused)
                 if refused:

@@ -103,6 +103,8 @@ class BulkStep:
     """Jobs too large to be searched in the server: the caller reads each by ``Steering.job`` and acts on it by itself."""
     removed: tuple[tuple[str, bytes], ...] = ()
     """The ids and messages of the jobs that CANCEL has removed, if that was asked for. Some 300 kB at most."""
+    moving: int = 0
+    """Of the jobs done by MOVE, how many are on the way still: ``Steering.settle`` brings them."""
 
 
 class Steering(ABC):
@@ -132,12 +134,14 @@ class Steering(ABC):
         limit: int = MAX_PER_STEP,
         dry_run: bool = False,
         with_removed: bool = False,
+        one_server: bool = False,
         now: int | None = None,
     ) -> Call[BulkStep] | None:
         """One bounded step of an action on all jobs of a state that match, in the server; the next one from ``BulkStep.next``.
 
         Jobs that come meanwhile may or may not be among them; none is acted on twice. None: the family has no such script, and
         the caller reads pages and acts on each job by itself. ``with_removed``: a CANCEL gives the messages that it has removed.
+        ``one_server``: the keyspace is not on a cluster, whose scripts reach one queue only.
         """
         return None
 

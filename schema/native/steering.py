@@ -17,7 +17,7 @@ from ..connection.call import Argument, Call, Command
 from ..errors import MalformedValue, UsageError
 from ..job import Job, State
 from ..steering import MAX_PER_STEP, Action, BulkStep, JobFilter, Outcome, Steering, Value
-from ..text import load_json, to_bytes, to_text
+from ..text import is_unicode, load_json, to_bytes, to_text
 from . import codec, keys
 from .keys import escape
 from .record import Stored, canonical
@@ -76,6 +76,7 @@ class NativeSteering(Steering):
         limit: int = MAX_PER_STEP,
         dry_run: bool = False,
         with_removed: bool = False,
+        one_server: bool = False,
         now: int | None = None,
     ) -> Call[BulkStep]:
         needs = (1,) if action is Action.CANCEL and with_removed else self._needs(action, value)
@@ -90,7 +91,11 @@ class NativeSteering(Steering):
             *(optional(chosen.younger_than_ms), chosen.text or b"", to_bytes(chosen.reason or "")),
             *needs,
         )
-        return self._call("steer_matching", queue, now, args, _step)
+        there: tuple[bytes, ...] = ()
+        if action is Action.MOVE and one_server and is_unicode(queue) and is_unicode(target := str(value)):
+            there = queue_keys(self.prefix, target).fixed
+            args += (to_bytes(queue), to_bytes(json.dumps(target, ensure_ascii=False)))
+        return self._call("steer_matching", queue, now, args, _step, there)
 
     def job(self, queue: str, job_id: str) -> Command[tuple[Job, str] | None]:
         """See Steering.job. Where it stands follows from its hash alone: dead with a reason, else waiting."""
@@ -244,9 +249,9 @@ def _fields(reply: Any) -> dict[bytes, bytes]:
 
 
 def _step(reply: Any) -> BulkStep:
-    looked_at, done, left, cursor, unread, removed = reply
+    looked_at, done, left, cursor, unread, removed, moving = reply
     pairs = zip(map(to_text, removed[::2]), removed[1::2], strict=True)
-    return BulkStep(looked_at, done, left, to_text(cursor) or None, tuple(map(to_text, unread)), tuple(pairs))
+    return BulkStep(looked_at, done, left, to_text(cursor) or None, tuple(map(to_text, unread)), tuple(pairs), moving)
 
 
 def _payload(payload: bytes) -> tuple[Argument, ...]:

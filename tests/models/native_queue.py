@@ -330,6 +330,17 @@ class QueueModel:
         self.dead.add(job)
         self.moves.append(job)
 
+    def move_at_once(self, job: str) -> None:
+        """A move of one among many on one server; a job with a dedup key goes the long way."""
+        if self.jobs[job].unique is not None:
+            self.send_away(job, self.place(job) or "")
+            return
+        self.waiting.discard(job)
+        self.scheduled.pop(job, None)
+        self.arrived.append(job)
+        self.end(job)
+        self.count("moved")
+
     def settle(self) -> dict[str, str]:
         """All that is on the way arrives."""
         settled = dict.fromkeys(self.moves, "done")

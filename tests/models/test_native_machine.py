@@ -339,8 +339,9 @@ class SteeredQueue(NativeQueue):
         state=st.sampled_from([State.WAITING, State.SCHEDULED, State.FAILED]),
         priority=st.sampled_from([-256, 0, 255]),
         limit=st.integers(1, 3),
+        one_server=st.booleans(),
     )
-    def steer_all(self, action: str, state: State, priority: int, limit: int) -> None:
+    def steer_all(self, action: str, state: State, priority: int, limit: int, one_server: bool) -> None:
         """In steps of a few, all of them, each once."""
         place = {"failed": "dead"}.get(state, str(state))
         if place not in STEERED[action]:
@@ -354,7 +355,15 @@ class SteeredQueue(NativeQueue):
         while cursor is not None:
             step = self.send(
                 self.steering.act_on_matching(
-                    call, QUEUE, state, JobFilter(), value, cursor=cursor or None, limit=limit, now=self.now
+                    call,
+                    QUEUE,
+                    state,
+                    JobFilter(),
+                    value,
+                    cursor=cursor or None,
+                    limit=limit,
+                    one_server=one_server,
+                    now=self.now,
                 )
             )
             cursor, done = step.next, done + step.done
@@ -362,7 +371,10 @@ class SteeredQueue(NativeQueue):
         if action == "move":  # numbered in the order of the index, which only the server knows for equal times
             jobs = sorted(jobs, key=lambda job: self.client.zscore(self.keys.moves, job) or 0)
         for job in jobs:
-            assert self.model.steer(action, job, priority, self.now) == "done"
+            if action == "move" and one_server:
+                self.model.move_at_once(job)
+            else:
+                assert self.model.steer(action, job, priority, self.now) == "done"
         assert done == len(jobs) - (len(same) if action == "reprioritise" else 0)
         self.edited |= set(jobs) if action == "edit" else set()
 

@@ -96,6 +96,18 @@ def test_an_interrupted_bulk_action_is_recorded_with_what_it_has_done(
     assert record.done == JOBS - client.zcard(scripts.keys("mail").waiting) > 0
 
 
+def test_an_interrupted_move_leaves_every_job_in_one_of_the_queues(controls: Controls, client: redis.Redis) -> None:
+    def interrupt(_: Bulk) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        controls.act_on_matching(Action.MOVE, "mail", State.WAITING, JobFilter(), "bulk", progress=interrupt)
+    left, arrived = (client.zcard(scripts.keys(queue).waiting) for queue in ("mail", "bulk"))
+    assert left + arrived == JOBS
+    assert arrived > 0
+    assert controls.act_on_matching(Action.MOVE, "mail", State.WAITING, JobFilter(), "bulk").done == left
+
+
 def test_the_audit_log_survives_lines_that_are_none(tmp_path: Path) -> None:
     log = JsonLines.at(tmp_path / "log")
     for n in range(3):
@@ -124,10 +136,21 @@ def consume(server: Server, queue: str, name: str, ends: threading.Event, taken:
                 return
 
 
-@pytest.mark.parametrize("action", [Action.MOVE, Action.CANCEL, Action.REPRIORITISE, Action.EDIT])
+@pytest.mark.parametrize(
+    ("action", "limits"),
+    [
+        (Action.MOVE, {}),
+        (Action.MOVE, {"x-max-length": 10 * JOBS}),
+        (Action.CANCEL, {}),
+        (Action.REPRIORITISE, {}),
+        (Action.EDIT, {}),
+    ],
+    ids=["move", "move by way of a client", "cancel", "reprioritise", "edit"],
+)
 def test_consumers_and_an_operator_at_the_same_time_lose_nothing_and_do_nothing_twice(
-    controls: Controls, server: Server, client: redis.Redis, action: Action
+    controls: Controls, server: Server, client: redis.Redis, action: Action, limits: dict[str, int]
 ) -> None:
+    run(client, scripts.declare("bulk", limits))
     value = {Action.MOVE: "bulk", Action.REPRIORITISE: 5, Action.EDIT: b"[[0],{},{}]"}.get(action)
     ends, taken = threading.Event(), {queue: list[str]() for queue in ("mail", "bulk")}
     threads = [threading.Thread(target=consume, args=(server, queue, queue, ends, taken[queue])) for queue in taken]

@@ -14,7 +14,12 @@ from ...connection.call import Script
 _STANDALONE = ("poll", "publish_one")
 """Scripts with keys of their own: one is about several queues, the other about few keys of one."""
 
-_OF_KIND = {"steer": ("_steering",), "publish": ("_arrivals",), "receive": ("_arrivals",), "room": ("_arrivals",)}
+_OF_KIND = {
+    "steer": ("_arrivals", "_steering", "_moving"),
+    "publish": ("_arrivals",),
+    "receive": ("_arrivals",),
+    "room": ("_arrivals",),
+}
 """Pieces that only the scripts of a kind need."""
 
 

@@ -80,13 +80,19 @@ class Queue:
         limit: int = 3,
         now: int = NOW + 1,
         dry_run: bool = False,
+        one_server: bool = False,
     ) -> list[BulkStep]:
         """All steps of it."""
         found: list[BulkStep] = []
         cursor: str | None = None
         while not found or cursor is not None:
             call = steering.act_on_matching(
-                action, QUEUE, state, chosen, value, cursor=cursor, limit=limit, dry_run=dry_run, now=now
+                *(action, QUEUE, state, chosen, value),
+                cursor=cursor,
+                limit=limit,
+                dry_run=dry_run,
+                one_server=one_server,
+                now=now,
             )
             found.append(self.send(call))
             cursor = found[-1].next
@@ -178,6 +184,22 @@ def test_a_promoted_task_has_no_eta_left_for_which_its_worker_would_wait(queue: 
     assert queue.take() == ["p-1"]
     headers = queue.message("p-1")[0]["headers"]
     assert headers == {"task": "send", "id": "t", "copy": nested, "eta": None, "note": '"eta":"x"'}
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ('"\\u0065ta":"then","copy":{"eta":"there"}', {"eta": "then", "copy": {"eta": "there"}}),
+        ('"a\\"eta":"x","copy":{"eta":"there"}', {'a"eta': "x", "copy": {"eta": "there"}}),
+        ('"a\\"eta":"x","eta":"then"', {'a"eta': "x", "eta": None}),
+        ('"eta" : "then \\\\", "note":"x"', {"eta": None, "note": "x"}),
+    ],
+)
+def test_only_the_header_itself_is_changed_however_it_is_written(queue: Queue, headers: str, expected: dict[str, Any]) -> None:
+    head = f'{{"headers":{{"task":"send","id":"t",{headers}}},"content-type":"application/json"}}'
+    queue.publish("p-1", due=LATER, message=head.encode() + b"\n[[],{},{}]")
+    assert queue.act(Action.PROMOTE, "p-1") == "done"
+    assert queue.message("p-1")[0]["headers"] == {"task": "send", "id": "t"} | expected
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])

@@ -49,3 +49,53 @@ local function drop_head(now, limit)
   end
   in_slices('ZREM', WAITING, dropped)
 end
+
+-- The value of a field among the words of a hash.
+local function field(hash, name)
+  for i = 1, #hash, 2 do
+    if hash[i] == name then
+      return hash[i + 1]
+    end
+  end
+end
+
+local function hold_unique(job)
+  if field(job.hash, 'unique') then
+    if not queue.unique then
+      set_meta('unique', '1')
+    end
+    hold_unique_again(job.id)
+  end
+end
+
+-- Stores jobs that come from another queue, in their order. Each has an id, a priority, the words of its hash, and `due`, ms, if it is
+-- to be scheduled.
+local function store(jobs)
+  local sequence = call('HINCRBY', META, 'sequence', #jobs) - #jobs
+  local waiting, scheduled, ids, waiting_ids = {}, {}, {}, {}
+  for n, job in ipairs(jobs) do
+    job.score = rank(job.priority) * RANK_STEP + sequence + n
+    append(ids, job.id)
+    if job.due then
+      append(scheduled, job.due, job.id)
+    else
+      append(waiting, job.score, job.id)
+      append(waiting_ids, job.id)
+    end
+  end
+  if #scheduled > 0 then
+    schedule(scheduled)
+  end
+  in_slices('ZADD', WAITING, waiting)
+  for _, job in ipairs(jobs) do
+    if job.due then
+      call('HSET', JOB .. job.id, 'score', job.score, unpack(job.hash))
+    else
+      call('HSET', JOB .. job.id, unpack(job.hash))
+    end
+    hold_unique(job)
+  end
+  account(waiting_ids, 1)
+  renew_arrivals(ids)
+  count('published', #jobs)
+end

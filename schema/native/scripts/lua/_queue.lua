@@ -289,13 +289,17 @@ local function renew_ttls(now)
   return horizon - now
 end
 
--- A job's score in waiting, as its hash remembers it; 0, the first of the middle priority, where that is damaged.
-local function waiting_score_of(id)
-  local score = tonumber(attempt('HGET', JOB .. id, 'score') or nil)
+-- A number as a score in waiting; 0, the first of the middle priority, for what is none.
+local function sound_score(score)
   if score and score == math.floor(score) and math.abs(score) <= 2 ^ 53 then
     return score
   end
   return 0
+end
+
+-- A job's score in waiting, as its hash remembers it.
+local function waiting_score_of(id)
+  return sound_score(tonumber(attempt('HGET', JOB .. id, 'score') or nil))
 end
 
 -- Lets the jobs go on that have waited for one only that has ended, at most MAX_PER_CALL: meta `unblocking` has the ids of those

@@ -34,38 +34,86 @@ local function decoded(head)
   return last_found
 end
 
-local function headers_of(head)
+-- An object in a head, by the names on the way to it; an empty one where there is none.
+local function object_in(head, ...)
   local found = decoded(head)
-  return found and type(found.headers) == 'table' and found.headers or {}
+  for _, name in ipairs({...}) do
+    found = found and found[name]
+    found = type(found) == 'table' and found
+  end
+  return found or {}
 end
 
--- A message's head in which a header that it has, a text or a number, is another JSON value. Nothing else changes: cjson would not
--- give back what it has read. The name may stand elsewhere too, in a header of a header, so the result is looked at.
-local function with_header(head, name, value)
-  local pattern = '"' .. name .. '"%s*:%s*'
-  local first, last = string.find(head, pattern)
+local function headers_of(head)
+  return object_in(head, 'headers')
+end
+
+-- Where a name of an object begins, from a place on, and where what follows it up to its value ends. Plain text is found much faster
+-- than a pattern.
+local function find_name(json, name, from)
+  local quoted = '"' .. name .. '"'
+  local first, last = string.find(json, quoted, from, true)
+  while first do
+    local _, colon = string.find(json, '^%s*:%s*', last + 1)
+    if colon then
+      return first, colon
+    end
+    first, last = string.find(json, quoted, last + 1, true)
+  end
+end
+
+-- A message's head in which a value of an object in it, a text or a number, is another JSON value. Nothing else changes: cjson would
+-- not give back what it has read. `was` is the object as it was read, the names after the value are the way to it. The name may stand
+-- elsewhere too, in a header of a header, so the result is looked at, but where it can only be the one that was read.
+local function with_value(head, was, name, value, ...)
+  if was[name] == nil or type(was[name]) == 'table' then
+    return head
+  end
+  local first, last = find_name(head, name, 1)
   if not first then
     return head
   end
+  local is_only = not find_name(head, name, last + 1) and not string.find(head, '\\u', 1, true)
+  if is_only and string.sub(head, first - 1, first - 1) ~= '\\' then
+    return string.sub(head, 1, last) .. value .. string.sub(head, end_of_value(head, last + 1) + 1)
+  end
   local wanted = cjson.decode('[' .. value .. ']')[1]
-  if string.find(head, pattern, last + 1) and headers_of(head)[name] == wanted then
+  if was[name] == wanted then
     return head
   end
   while first do
     local changed = string.sub(head, 1, last) .. value .. string.sub(head, end_of_value(head, last + 1) + 1)
-    if headers_of(changed)[name] == wanted then
+    if object_in(changed, ...)[name] == wanted then
       return changed
     end
-    first, last = string.find(head, pattern, last + 1)
+    first, last = find_name(head, name, last + 1)
   end
   return head
 end
 
+-- The same for a header; `headers` as they were read.
+local function with_header(head, headers, name, value)
+  return with_value(head, headers, name, value, 'headers')
+end
+
+-- The message that was read last, and whose it is: the filter and the action look at the same.
+local last_id, last_message
+
+local function note_message(id, message)
+  last_id, last_message = id, message
+  return message
+end
+
+local function read_message(id)
+  return id == last_id and last_message or note_message(id, attempt('HGET', JOB .. id, 'message') or nil)
+end
+
 -- Head and body of a job's message; nothing for a job without one.
 local function message_parts(id)
-  local message = attempt('HGET', JOB .. id, 'message')
-  if message then
-    return string.match(message, '^([^\n]*)\n(.*)$')
+  local message = read_message(id)
+  local head_end = message and string.find(message, '\n', 1, true)
+  if head_end then
+    return string.sub(message, 1, head_end - 1), string.sub(message, head_end + 1)
   end
 end
 
@@ -89,9 +137,9 @@ local function edited_head(id, head, kind, argsrepr, kwargsrepr)
   if is_json and type(headers.task) == 'string' and kind ~= 'task' then
     refuse('refused', 'job ' .. id .. ' is a Celery task, whose payload is [args, kwargs, options]: a list, an object, an object')
   end
-  head = with_header(head, 'compression', 'null')
+  head = with_header(head, headers, 'compression', 'null')
   if kind == 'task' then
-    head = with_header(with_header(head, 'argsrepr', argsrepr), 'kwargsrepr', kwargsrepr)
+    head = with_header(with_header(head, headers, 'argsrepr', argsrepr), headers, 'kwargsrepr', kwargsrepr)
   end
   return head
 end
@@ -110,6 +158,7 @@ local function edit(id, role, payload, kind, argsrepr, kwargsrepr)
     account({id}, -1)
   end
   call('HSET', JOB .. id, name, value)
+  note_message(nil, nil)
   if role == 'waiting' then
     account({id}, 1)
   end
@@ -136,7 +185,7 @@ end
 -- A scheduled job waits from now on. A Celery worker would wait for the eta in its head all the same.
 local function run_now(now, id)
   local head, body = message_parts(id)
-  local without = head and with_header(head, 'eta', 'null')
+  local without = head and with_header(head, headers_of(head), 'eta', 'null')
   if without ~= head then
     call('HSET', JOB .. id, 'message', without .. '\n' .. body)
   end

@@ -32,15 +32,6 @@ local function new_jobs()
   return jobs
 end
 
--- The value of a field among the words of a hash.
-local function field(hash, name)
-  for i = 1, #hash, 2 do
-    if hash[i] == name then
-      return hash[i + 1]
-    end
-  end
-end
-
 local function bytes_to_come(jobs)
   local bytes = 0
   for _, job in ipairs(queue.max_bytes and jobs or {}) do
@@ -48,33 +39,6 @@ local function bytes_to_come(jobs)
     bytes = bytes + (message and body_bytes(message) or #(field(job.hash, 'payload') or ''))
   end
   return bytes
-end
-
-local function hold_unique(job)
-  if field(job.hash, 'unique') then
-    if not queue.unique then
-      set_meta('unique', '1')
-    end
-    hold_unique_again(job.id)
-  end
-end
-
-local function store(jobs)
-  local sequence = call('HINCRBY', META, 'sequence', #jobs) - #jobs
-  for n, job in ipairs(jobs) do
-    local score = rank(job.priority) * RANK_STEP + sequence + n
-    if job.due then
-      schedule({job.due, job.id})
-      call('HSET', JOB .. job.id, 'score', score, unpack(job.hash))
-    else
-      call('ZADD', WAITING, score, job.id)
-      call('HSET', JOB .. job.id, unpack(job.hash))
-      account({job.id}, 1)
-    end
-    hold_unique(job)
-    renew_arrivals({job.id})
-  end
-  count('published', #jobs)
 end
 
 return reply_of(function()
