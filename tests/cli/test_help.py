@@ -51,7 +51,7 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
 
 
 def python(program: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=300)
 
 
 def test_listing_jobs_imports_neither_spark_nor_celery() -> None:

@@ -263,7 +263,7 @@ def test_a_family_whose_jobs_must_be_read_is_not_served_by_http(server: Server) 
 
 def test_without_prometheus_client_the_error_names_what_to_install(server: Server) -> None:
     program = "import sys; sys.modules['prometheus_client'] = None; from ferryman.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, "metrics", server.url()], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, "metrics", server.url()], capture_output=True, check=False, timeout=300)
     assert done.returncode == 2
     assert b"pip install 'ferryman[metrics]'" in done.stderr
 

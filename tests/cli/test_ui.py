@@ -86,7 +86,7 @@ def test_without_its_extra_the_error_names_what_to_install() -> None:
         "import sys; sys.modules['starlette'] = None; sys.modules['starlette.applications'] = None;"
         f"from ferryman.cli.main import main; main(['ui', '{URL}', '--listen', '0'])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=300)
     assert done.returncode == 2
     assert b"pip install 'ferryman[ui]'" in done.stderr
 

@@ -59,5 +59,5 @@ def test_there_are_commands_in_the_docs() -> None:
 def test_a_shell_completes_commands() -> None:
     environment = os.environ | {"_FERRYMAN_COMPLETE": "bash_complete", "COMP_WORDS": "ferryman au", "COMP_CWORD": "1"}
     program = [sys.executable, "-c", "from ferryman.cli.main import main; main(prog_name='ferryman')"]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout.split() == ["plain,audit"]

@@ -157,13 +157,13 @@ class Reader:
                 text = self._first_answer(f"http://127.0.0.1:{port}/", process)
             finally:
                 process.send_signal(signal.SIGINT)
-                stopped = process.wait(30)
+                stopped = process.wait(120)
         assert stopped in (0, 128 + signal.SIGINT)
         return Outcome(0, text, "")
 
     @staticmethod
     def _first_answer(url: str, process: subprocess.Popen[str]) -> str:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             try:
                 with urllib.request.urlopen(url, timeout=10) as reply:

@@ -77,5 +77,5 @@ assert list(models.Order.objects.values_list("customer", "confirmed")) == [("ann
 """
     environment = os.environ | {"DATABASE": str(tmp_path / "shop.sqlite3"), "DJANGO_SETTINGS_MODULE": "settings"}
     command, folder = [sys.executable, "-c", program], ROOT / "examples" / "django"
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr

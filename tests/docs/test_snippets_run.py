@@ -179,7 +179,7 @@ def test_the_test_of_an_app(page: Page) -> None:
     (page.folder / "test_shop.py").write_text(text)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "examples" / "testing")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

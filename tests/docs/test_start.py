@@ -27,7 +27,7 @@ PROMISED_S = 300
 
 
 def test_each_order_is_charged_though_the_worker_was_killed(tmp_path: Path) -> None:
-    walk(tmp_path, Path(sys.executable).parent, 120)
+    walk(tmp_path, Path(sys.executable).parent, 400)
 
 
 @pytest.mark.slow

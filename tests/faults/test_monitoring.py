@@ -65,7 +65,7 @@ def program(server: Server, folder: Path, *arguments: str) -> Iterator[Path]:
 def flower(server: Server, folder: Path, port: int) -> Iterator[Path]:
     """A running Flower that serves pages, and its log."""
     with program(server, folder, "flower", "--address=127.0.0.1", f"--port={port}") as log:
-        wait_until(lambda: fetch(port, "/") is not None, 60)
+        wait_until(lambda: fetch(port, "/") is not None)
         yield log
 
 

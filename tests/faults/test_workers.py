@@ -96,7 +96,7 @@ def test_a_task_that_kills_its_worker_again_and_again_becomes_a_dead_letter(serv
     send(server, [(POISON, ["poison"], {})])
     for n in range(2):
         with worker(server, tmp_path, name=f"victim{n}", broker=url, late=1, lease=1, concurrency=1) as victim:
-            assert victim.process.wait(60) < 0
+            assert victim.process.wait(120) < 0
     with worker(server, tmp_path, name="survivor", broker=url, late=1, lease=1):
         wait_until(lambda: client.zcard("ferryman:{celery}:dead") == 1)
         send(server, [(NOTE, ["others"], {})])

@@ -33,7 +33,8 @@ def browser(profile: Path) -> Iterator[webdriver.Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
     try:
-        driver.set_page_load_timeout(20)
+        driver.set_page_load_timeout(120)
+        driver.set_script_timeout(120)
         yield driver
     finally:
         driver.quit()

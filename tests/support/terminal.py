@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from .command import PROGRAM
 
-SECONDS = 60.0
+SECONDS = 120.0
 _HOME = re.compile(rb"\x1b\[H")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

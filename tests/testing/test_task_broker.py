@@ -55,7 +55,7 @@ def test_the_example_passes_as_a_stranger_runs_it():
         cwd=EXAMPLE,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

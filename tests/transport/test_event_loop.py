@@ -32,7 +32,7 @@ def hub():
     writer.close()
 
 
-def turn_until(hub, is_done, seconds=20.0):
+def turn_until(hub, is_done, seconds=60.0):
     """Turns the loop, and gives the most timers that have stood in it."""
     most, deadline = 0, time.monotonic() + seconds
     while not is_done() and time.monotonic() < deadline:

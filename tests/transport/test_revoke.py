@@ -43,7 +43,7 @@ def events_of(app):
 
     def wait_for(kind, count):
         with come:
-            assert come.wait_for(lambda: sum(each["type"] == kind for each in received) >= count, 20), received
+            assert come.wait_for(lambda: sum(each["type"] == kind for each in received) >= count, 60), received
             return [each for each in received if each["type"] == kind]
 
     def listen():
@@ -58,7 +58,7 @@ def events_of(app):
     done = threading.Event()
     thread = threading.Thread(target=listen)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield wait_for
     finally:
@@ -79,7 +79,7 @@ def test_a_task_revoked_while_no_worker_runs_leaves_the_queue_and_never_runs(ser
     for result in (revoked, later):
         assert result.state == "REVOKED"
         with pytest.raises(TaskRevokedError):
-            result.get(timeout=10)
+            result.get(timeout=60)
     ledger = Ledger(server)
     with worker(server, tmp_path, pool="solo"):
         ledger.wait_for("run", 1)
@@ -134,7 +134,7 @@ def test_a_chord_whose_waiting_members_are_revoked_fails(app, client):
     result = chord([app.signature("member", (n,)) for n in range(2)], app=app)(app.signature("body"))
     result.parent.revoke()
     assert waiting(client) == 0
-    assert isinstance(result.get(timeout=10, propagate=False), ChordError)
+    assert isinstance(result.get(timeout=60, propagate=False), ChordError)
 
 
 def test_a_revoked_task_in_pickle_is_removed_and_told_but_never_unpickled_outside_a_worker(app, client, monkeypatch):
@@ -213,7 +213,7 @@ def test_a_chord_fails_with_its_revoked_member_instead_of_waiting_for_ever(app):
     result = chord([app.signature("member", (n,)) for n in range(2)], app=app)(app.signature("body"))
     assert revoke(app, result.parent.results[0].id) == 1
     assert revoke(app, result.parent.results[1].id) == 1
-    assert isinstance(result.get(timeout=10, propagate=False), ChordError)
+    assert isinstance(result.get(timeout=60, propagate=False), ChordError)
 
 
 def test_another_broker_is_refused():

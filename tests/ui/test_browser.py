@@ -79,7 +79,7 @@ def filled(page: WebPage, client: redis.Redis) -> WebPage:
     return page
 
 
-def _wait(driver: Chrome, condition: Callable[[], bool], seconds: float = 60) -> None:
+def _wait(driver: Chrome, condition: Callable[[], bool], seconds: float = 120) -> None:
     waiting = WebDriverWait(driver, seconds, ignored_exceptions=(StaleElementReferenceException,))
     waiting.until(lambda _driver: condition())
 
