@@ -18,6 +18,7 @@ from ..schema.choices import NO_CHOICES, Choices
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.rule import Finding
+from ..schema.text import plural
 from .audit_page import Audit, audit_page, doubts
 from .duration import DURATION
 from .engines import engine_options
@@ -151,7 +152,8 @@ def _totals(census: Census) -> Iterator[dict[str, Any]]:
 def show_digest(output: Output, url: Address, census: Census, digest: Digest) -> None:
     """The result for people."""
     states = ", ".join(f"{number} {state}" for state, number in sorted(census.by_state.items()))
-    output.say(f"{url.display()}: {census.jobs} jobs in {len(census.by_queue)} queues" + (f" ({states})" if states else ""))
+    jobs, queues = plural(census.jobs, "job"), plural(len(census.by_queue), "queue")
+    output.say(f"{url.display()}: {census.jobs} {jobs} in {len(census.by_queue)} {queues}" + (f" ({states})" if states else ""))
     output.say("")
     if digest.numbers:
         show_findings(output, digest, url.key_family)

@@ -36,6 +36,7 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.family import Target
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Severity
+from ..schema.text import plural
 from ..schema.totals import Totals
 from .demo_app import BROKER, LEDGER, PACE, PLAN
 from .embedded import embedded_server
@@ -111,8 +112,10 @@ def command(number: int, url: str | None, seed: int, engine_name: str) -> Status
         with steps.step("Start a Valkey server" if url is None else "Look at the server") as say:
             address = stack.enter_context(embedded_server()) if url is None else Address.parse(url)
             client = stack.enter_context(open_client(address))
-            if client.dbsize():
-                raise UsageError(f"{address.display()}: the database holds {client.dbsize()} keys; the demo needs an empty one")
+            keys = client.dbsize()
+            if keys:
+                held = f"{keys} {plural(keys, 'key')}"
+                raise UsageError(f"{address.display()}: the database holds {held}; the demo needs an empty one")
             say(address.display())
         fine = Demo(steps, address, client, engine_name).run(number, seed)
     steps.output.say(f"{time.monotonic() - started:.0f} s in all.", "bold")

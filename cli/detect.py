@@ -10,6 +10,7 @@ from attrs import asdict, evolve
 
 from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detection, detect, located
 from ..schema.connection.address import DEFAULT_FAMILY, Address
+from ..schema.text import plural
 from .options import address_argument, checksum_option, output_option
 from .output import Output
 from .status import Status
@@ -57,7 +58,8 @@ def show(output: Output, url: Address, found: Detection) -> None:
     for each in found.keyspaces:
         about = "" if each.exact else "about "
         verdict = f"{each.confidence}, {each.explained:.0%} of its keys explained"
-        numbers = f"{about}{each.jobs:,} jobs in {len(each.queues)} queues, {about}{each.keys:,} keys"
+        jobs, queues, keys = plural(each.jobs, "job"), plural(len(each.queues), "queue"), plural(each.keys, "key")
+        numbers = f"{about}{each.jobs:,} {jobs} in {len(each.queues)} {queues}, {about}{each.keys:,} {keys}"
         lines = [located(url, each), f"{numbers}: {_some(each.queues)}" if each.queues else numbers]
         output.paragraph((each.family, each.version or "", verdict), "info" if each.fits else "warning", lines)
     if not found.keyspaces:

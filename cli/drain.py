@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..schema.connection.address import Address
+from ..schema.text import plural
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
@@ -33,7 +34,8 @@ def command(url: Address, queues: tuple[str, ...], dry_run: bool, yes: bool, aud
     with controls(url, audit_log) as found, output.progress() as report:
         for queue in dict.fromkeys(queues):
             if not (dry_run or yes):
-                ask(f"Delete {found.drain(queue, dry_run=True).done} jobs of queue {queue}?", output, yes)
+                number = found.drain(queue, dry_run=True).done
+                ask(f"Delete {number} {plural(number, 'job')} of queue {queue}?", output, yes)
             drained = found.drain(queue, dry_run=dry_run, progress=telling(report, f"drain {queue}"))
             if output.json:
                 output.line({"queue": queue, "action": "drain", "dry_run": dry_run} | numbers(drained))

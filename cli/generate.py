@@ -9,6 +9,7 @@ from ..migrations.generate import GeneratedKeyspace, KeyspaceSpec, generate_keys
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.errors import UsageError
 from ..schema.family import family_names, get_family
+from ..schema.text import plural
 from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .status import Status
@@ -86,9 +87,11 @@ def _show(output: Output, url: Address, spec: KeyspaceSpec, generated: Generated
     """The result for people."""
     states = ", ".join(f"{number:,} {state}" for state, number in sorted(generated.census.by_state.items()))
     rate = generated.census.jobs / max(generated.seconds, 0.001)
-    output.say(f"{url.display()}: {generated.census.jobs:,} jobs in {len(generated.census.by_queue)} queues ({states})", "bold")
+    census = generated.census
+    jobs, queues = plural(census.jobs, "job"), plural(len(census.by_queue), "queue")
+    output.say(f"{url.display()}: {census.jobs:,} {jobs} in {len(census.by_queue)} {queues} ({states})", "bold")
     output.say(f"{generated.seconds:.1f} s, {rate:,.0f} jobs/s; seed {spec.seed}, --now {spec.now_ms}")
     for rule, wanted in spec.faults.items():
         injected = generated.faults[rule]
         short = "" if injected == wanted else f" of {wanted}: no more jobs fit"
-        output.say(f"{rule} broken at {injected} jobs{short}", "yellow")
+        output.say(f"{rule} broken at {injected} {plural(injected, 'job')}{short}", "yellow")

@@ -12,6 +12,7 @@ from ..migrations.run import journal_glob
 from ..schema.connection.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding
+from ..schema.text import plural
 from .engines import engine_options
 from .findings import Digest, show_findings
 from .options import address_argument, checksum_option, moment, now_option, output_option
@@ -104,13 +105,14 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
     states = ", ".join(f"{number} {state}" for state, number in sorted(summary.by_state.items()))
     verb = "would be written" if dry_run else "written"
     output.say(
-        f"{summary.read} jobs read, {summary.written} {verb}"
+        f"{summary.read} {plural(summary.read, 'job')} read, {summary.written} {verb}"
         + (f" ({states})" if states else "")
         + f", {summary.skipped} skipped, in {summary.seconds:.1f} s.",
         "bold",
     )
     if summary.requeued:
-        output.say(f"{summary.requeued} jobs that workers held wait again at the target, before others of their priority.")
+        jobs, wait = plural(summary.requeued, "job"), "waits" if summary.requeued == 1 else "wait"
+        output.say(f"{summary.requeued} {jobs} that workers held {wait} again at the target, before others of their priority.")
     if summary.left_behind:
         output.say("These keys under the prefix belong to no job and stay at the source:")
         output.table("", ("keys", "number"), list(summary.left_behind.items()), right=("number",))

@@ -13,7 +13,7 @@ from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.job import State
 from ..schema.steering import Action, JobFilter, Value
-from ..schema.text import to_bytes
+from ..schema.text import plural, to_bytes
 from .duration import DURATION
 from .options import address_argument, output_option
 from .output import Output
@@ -194,7 +194,7 @@ def _matching(
 ) -> Status:
     if not (wish.dry_run or yes):
         number = sum(_bulk(found, wish, queue, state, True).done for queue in queues for state in states)
-        ask(f"{wish.action.capitalize()} {number} jobs of {_few(queues)}?", output, yes)
+        ask(f"{wish.action.capitalize()} {number} {plural(number, 'job')} of {_few(queues)}?", output, yes)
     done, left = 0, 0
     with output.progress() as report:
         for queue in queues:

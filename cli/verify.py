@@ -12,6 +12,7 @@ from ..migrations.engine import Difference, Engine, Verification
 from ..migrations.plan import Plan
 from ..migrations.store import open_store
 from ..schema.connection.address import Address
+from ..schema.text import plural
 from .engines import engine_options
 from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
@@ -89,8 +90,9 @@ def show_outcome(output: Output, shown: list[Difference], outcome: Verification)
     if outcome.differences > len(shown):
         output.say(f"… and {outcome.differences - len(shown)} more; --format json lists all.")
     refused = f", {outcome.refused} left at the source by rules" if outcome.refused else ""
+    jobs, differences = plural(outcome.source_jobs, "job"), plural(outcome.differences, "difference")
     output.say(
-        f"{outcome.source_jobs} jobs at the source, {outcome.target_jobs} at the target, {outcome.matched} equal{refused}; "
-        f"{outcome.differences or 'no'} differences, in {outcome.seconds:.1f} s.",
+        f"{outcome.source_jobs} {jobs} at the source, {outcome.target_jobs} at the target, {outcome.matched} equal{refused}; "
+        f"{outcome.differences or 'no'} {differences}, in {outcome.seconds:.1f} s.",
         "bold red" if outcome.differences else "bold green",
     )

@@ -43,9 +43,10 @@ def root(family: str, prefix: str, side_prefix: str = DEFAULT_PREFIX) -> bytes:
 def transition(package: str, name: str) -> Script:
     """The script ``lua/<name>.lua`` of a family's package, with what it needs of the pieces.
 
-    These are ``schema/native/scripts/lua/_common.lua``, ``compat/lua/_side.lua``, and the family's own ``lua/_common.lua``.
+    These are ``schema/native/scripts/lua/_common.lua``, those of ``compat/lua``, and the family's own ``lua/_common.lua``.
     """
-    pieces = (lua.read("ferryman.schema.native.scripts", "_common"), lua.read(_here(), "_side"), lua.read(package, "_common"))
+    shared = (lua.read(_here(), "_side"), lua.read(_here(), "_text"))
+    pieces = (lua.read("ferryman.schema.native.scripts", "_common"), *shared, lua.read(package, "_common"))
     return Script(f"{package.rpartition('.')[2]}.{name}", lua.assemble(lua.read(package, name), pieces))
 
 

@@ -1,4 +1,4 @@
-"""Steering of other systems' keyspaces: what an operator may do there, each as a call of the family's own ``lua/steer.lua``.
+"""Steering of other systems' keyspaces: what an operator may do there, mostly by the family's own ``lua/steer.lua``.
 
 A family says in ``actions`` what it can do and how a value is told to its script. ``family.py`` of each makes one for a prefix;
 ``operations/steering.py`` sends the calls. See ``schema/steering.py`` for the rules.
@@ -7,18 +7,23 @@ A family says in ``actions`` what it can do and how a value is told to its scrip
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import Any, ClassVar
+
+from attrs import frozen
 
 from ..schema.connection.call import Argument, Call
 from ..schema.errors import UsageError
 from ..schema.native.scripts.results import Removed
 from ..schema.steering import Action, Outcome, Steering, Value
 from ..schema.text import is_json, is_unicode, to_bytes
+from .live import ScriptedFamily
 
 
+@frozen
 class ForeignSteering(Steering):
     """The actions on one foreign keyspace."""
+
+    live: ScriptedFamily
 
     title: ClassVar[str]
     """What people call the system."""
@@ -29,9 +34,9 @@ class ForeignSteering(Steering):
             raise UsageError(f"{self.title} knows no way to {action} a job; what can be done: {able}")
         return self._steer(queue, job_id, action, self._told(action, value), now)
 
-    @abstractmethod
     def _steer(self, queue: str, job_id: str, action: Action, told: Argument, now: int | None) -> Call[Outcome]:
         """The call for an action of which all is checked; ``told``: its value, as scripts take it."""
+        return self.live.steer(queue, job_id, action, told, now=now)
 
     def _told(self, action: Action, value: Value) -> Argument:
         """The value as the script takes it; '' where the action needs none. Raises UsageError."""
@@ -81,9 +86,3 @@ def outcome_of_removal(call: Call[Removed | None]) -> Call[Outcome]:
         return "missing" if was_in is None else "held" if was_in == "held" else "done"
 
     return Call(call.script, call.keys, call.args, parse)
-
-
-def outcome_of(reply: Any) -> Outcome:
-    """What a script says."""
-    outcome: Outcome = reply.decode()
-    return outcome

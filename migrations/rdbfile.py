@@ -36,7 +36,6 @@ from attrs import define, field, frozen
 
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
-from ..schema.rule import Finding, Severity
 from . import aof
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
@@ -63,7 +62,6 @@ IMPOSSIBLE = re.compile(rb"\xc3(?:[\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})(?:
 TRIAL = "import sys, rdb\nfor item in rdb.RdbDecoder(sys.argv[1]): pass"
 PROOF = b"FERRYMAN"
 """Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
-
 
 Part = tuple[int, int] | bytes
 """A part of a file, from its first byte to the one after its last, or what is to be read instead of one."""
@@ -441,23 +439,11 @@ def _try(path: str) -> None:
         raise ValueError("a size is written there that nothing has")
 
 
-def _ascending(item: Mapping[str, Any]) -> list[tuple[bytes, float]]:
-    return [(member, score) for score, member in sorted(item["values"])]
-
-
 _VALUES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "hash": ("hash", itemgetter("values")),
     "string": ("string", itemgetter("value")),
     "list": ("list", itemgetter("values")),
     "set": ("set", itemgetter("members")),
-    "sorted_set": ("zset", _ascending),
+    "sorted_set": ("zset", lambda item: [(member, score) for score, member in sorted(item["values"])]),
 }
 """Redis type, and the value of an Entry, by the decoder's word for it. All its other words are remarks about the file."""
-
-
-def unread_keys(path: str | Path, announced: int, keys: int) -> list[Finding]:
-    """The remark that a file holds more keys than could be read; nothing if it does not."""
-    if announced <= keys:
-        return []
-    detail = f"{announced - keys} keys of {path} are streams or modules, which are not read; no queue keeps jobs in these"
-    return [Finding("RDB-1", Severity.INFO, None, "", None, detail)]

@@ -10,6 +10,7 @@ import contextlib
 import glob
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
 
 import redis
 
@@ -17,10 +18,10 @@ from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
-from ..schema.rule import Finding
+from ..schema.rule import Finding, Severity
 from .cluster_scan import Cluster
 from .probes import clock_ms, memory, nothing_found, size
-from .rdbfile import RdbFile, unread_keys
+from .rdbfile import RdbFile
 from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
 from .throttle import UNTHROTTLED, Throttle
@@ -191,3 +192,14 @@ def open_source(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[
         return
     with open_client(address) as client:
         yield LiveSource(address, client, throttle)
+
+
+def unread_keys(path: str | Path, announced: int, keys: int) -> list[Finding]:
+    """The remark that a file holds more keys than could be read; nothing if it does not."""
+    unread = announced - keys
+    if unread <= 0:
+        return []
+    are = "key of {} is a stream or of a module, which is" if unread == 1 else "keys of {} are streams or of modules, which are"
+    return [
+        Finding("RDB-1", Severity.INFO, None, "", None, f"{unread} {are.format(path)} not read; no queue keeps jobs in these")
+    ]

@@ -17,7 +17,7 @@ Called by the transport, by the Python clients in ``compat/<system>/client.py``,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -39,6 +39,7 @@ class LiveFamily(Protocol):
     or does not renew its lease in time.
     """
 
+    @abstractmethod
     def take(
         self,
         queue: str,
@@ -53,35 +54,45 @@ class LiveFamily(Protocol):
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in the order of their runs and (re)starts its lease."""
 
+    @abstractmethod
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:
         """Ends jobs that are done and have no result."""
 
+    @abstractmethod
     def reject(
         self, queue: str, consumer: str, job_id: str, reason: str, error: str = "", *, now: int | None = None
     ) -> Call[bool]:
         """Fails a job for good; ``reason`` is one word. False: it was lost."""
 
+    @abstractmethod
     def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
         """Puts held jobs back to be delivered again. False: it was lost."""
 
+    @abstractmethod
     def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
         """Puts held jobs back that were never begun, None: up to MAX_PER_CALL of all; attempts are as before."""
 
+    @abstractmethod
     def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
         """A consumer's clean end: releases up to MAX_PER_CALL jobs that it holds; call again while it gives so many."""
 
+    @abstractmethod
     def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
         """Extends the consumer's lease on all that it holds of a queue."""
 
+    @abstractmethod
     def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]] | Command[tuple[str, ...]]:
         """The ids of the jobs that the consumer holds."""
 
+    @abstractmethod
     def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
         """How many jobs are where."""
 
+    @abstractmethod
     def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
         """Deletes up to ``limit`` jobs that wait. Call again while ``more``."""
 
+    @abstractmethod
     def find(
         self,
         queue: str,
@@ -92,8 +103,12 @@ class LiveFamily(Protocol):
         limit: int = MAX_PER_CALL,
         now: int | None = None,
     ) -> Call[Found]:
-        """The jobs of Celery tasks that nobody has taken yet; looks at ``limit`` of them after ``seen``."""
+        """The jobs of Celery tasks that nobody has taken yet; looks at ``limit`` of them after ``seen``.
 
+        A task's id is ``id`` of the job's ``extra``, else ``<prefix>:<id>``, or the id alone where the prefix is empty.
+        """
+
+    @abstractmethod
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """Deletes one job that nobody runs, as the system cancels it, and says where it was; None: there is none."""
 
@@ -173,8 +188,8 @@ class Failure:
         return self.error or self.message
 
 
-class ForeignFamily(ABC):
-    """A running keyspace of another system. Satisfies ``LiveFamily``."""
+class ForeignFamily(LiveFamily):
+    """A running keyspace of another system."""
 
     name: ClassVar[str]
     """As in ``family=``."""
@@ -294,43 +309,8 @@ class ForeignFamily(ABC):
         """Notes how far a held job is, where the system has a place for it. False: it was lost."""
 
     @abstractmethod
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]: ...
-
-    @abstractmethod
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]: ...
-
-    @abstractmethod
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]: ...
-
-    @abstractmethod
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]: ...
-
-    @abstractmethod
     def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]] | Command[tuple[str, ...]]:
         """The ids of the jobs that the consumer holds: not those that the original has cancelled, failed or given to others."""
-
-    @abstractmethod
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]: ...
-
-    @abstractmethod
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]: ...
-
-    @abstractmethod
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        """As in ``LiveFamily``. A task's id is ``id`` of the job's ``extra``, else ``<prefix>:<id>``, or the id alone where the
-        prefix is empty."""
-
-    @abstractmethod
-    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]: ...
 
     def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]] | None:
         """Up to ``limit`` of the next delayed jobs of a queue, the next one first, without changing anything.

@@ -66,6 +66,11 @@ EARLIEST_TIME = 100_000_000_000
 _UNITS = ((86_400_000, "days", 2), (3_600_000, "h", 2), (60_000, "min", 2), (1000, "s", 0))
 
 
+def plural(number: int, noun: str) -> str:
+    """The noun for so many, where that takes no more than an s: ``job``, ``jobs``."""
+    return noun if number == 1 else f"{noun}s"
+
+
 def span(ms: float) -> str:
     """A length of time of ``ms`` milliseconds for people, rounded, in one unit: ``90 s``, ``5 h``, ``12 days``."""
     if not math.isfinite(ms):

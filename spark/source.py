@@ -65,19 +65,19 @@ from ..migrations.engine.worker import prepare_process
 from ..migrations.rdbfile import NotAPiece, Piece
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
-from ..migrations.throttle import UNTHROTTLED, Throttle
+from ..migrations.throttle import Throttle
 from ..schema.columnar.binary_views import BinaryViews
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import server_errors
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError, UsageError
+from . import options
 from .entries import ENTRIES, entry_bytes
 from .index_scan import IndexReader, index_of
 from .poll import EVENTS, TOTALS
 from .projection import EntireKeys, Projection, parse_fields
 from .publish import PublishStreamWriter, PublishWriter, publish_stream_writer, publish_writer
-from .read_limits import HAS_READ_LIMITS
 from .row_filter import JOB_OPTIONS, parse_filter
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
@@ -99,10 +99,6 @@ READ_OPTIONS = frozenset(
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets", "maxrowspertrigger"})
 WRITE_OPTIONS = frozenset({"url", "lossy", "batch", "remember"})
 STREAM_WRITE_OPTIONS = frozenset({"url", "remember", "checkpointlocation"})
-REMEMBER_DAYS = 30
-"""For how long it is remembered what a batch has published, unless option ``remember`` says otherwise."""
-PATHS = frozenset({"path", "paths"})
-"""What Spark makes of what is given to ``load`` and ``save``."""
 KEY = pa.schema([("key", pa.binary())])
 """The columns of the table keys."""
 
@@ -138,22 +134,22 @@ class Ferryman(DataSource):  # type: ignore[misc]
         return table.arrow if table else KEY
 
     def _reader(self) -> DataSourceReader:
-        _check(self.options, READ_OPTIONS)
-        address = _address(self.options)
-        if not _is_flag(self.options, "checksum", default=True):
+        options.check_names(self.options, READ_OPTIONS)
+        address = options.address_of(self.options)
+        if not options.is_flag(self.options, "checksum", default=True):
             if address.kind is not Kind.RDB:
                 raise UsageError(f"option 'checksum' is for snapshot files; {address.display()} is a server")
             address = address.unchecked()
-        now = _number(self.options, "now")
-        projection, throttle = _projection(self.options), _throttle(self.options)
+        now = options.number(self.options, "now")
+        projection, throttle = _projection(self.options), options.throttle_of(self.options)
         by_index = _is_by_index(self.options, address)
-        limit = _number(self.options, "limit")
+        limit = options.number(self.options, "limit")
         wanted = parse_filter(self.options, _table(self.options), limit)
         if limit is not None and _table(self.options) in ("facts", "keys", "entries"):
             raise UsageError("option 'limit' goes with the tables jobs, findings and totals; use .limit(…) with others")
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
-                number = _number(self.options, "partitions") or 1
+                number = options.number(self.options, "partitions") or 1
                 if by_index:
                     return IndexReader(address, projection, number, throttle)
                 if address.kind is Kind.RDB:
@@ -165,17 +161,17 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 return TableReader(address, table, now, throttle, wanted, by_index)
 
     def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
-        _check(self.options, STREAM_OPTIONS)
-        address = _address(self.options)
+        options.check_names(self.options, STREAM_OPTIONS)
+        address = options.address_of(self.options)
         if address.kind is Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
         table = _table(self.options)
         if not is_full_schema(schema, self._columns()):
             raise UsageError(f"a stream of the table {table} has all of its columns: leave .schema(…) out, and use .select(…)")
-        every = _seconds(self.options, "every", 60 if table == "events" else 5)
-        patience = _seconds(self.options, "patience", 30)
-        polling = PollOptions(address, round(1000 * every), patience, _throttle(self.options, "polite"))
-        most_rows = _most_rows(self.options, table)
+        every = options.seconds(self.options, "every", 60 if table == "events" else 5)
+        patience = options.seconds(self.options, "patience", 30)
+        polling = PollOptions(address, round(1000 * every), patience, options.throttle_of(self.options, "polite"))
+        most_rows = options.most_rows(self.options, table)
         match table:
             case "totals":
                 return TotalsStream(polling)
@@ -183,26 +179,28 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 start = self.options.get("startingOffsets", "earliest")
                 if start not in ("earliest", "latest"):
                     raise UsageError(f"option 'startingOffsets' must be earliest or latest, not {start!r}")
-                return EventsStream(polling, _option(self.options, "state"), silently=start == "latest", most_rows=most_rows)
+                return EventsStream(
+                    polling, options.required(self.options, "state"), silently=start == "latest", most_rows=most_rows
+                )
             case _:
                 raise UsageError(f"the table {table} is no stream; there are: totals, events")
 
     def writer(self, schema: Any, overwrite: bool) -> Sink | PublishWriter:
-        _check(self.options, WRITE_OPTIONS)
+        options.check_names(self.options, WRITE_OPTIONS)
         if overwrite:
             raise UsageError("jobs can only be added: use .mode('append')")
-        address, batch = _address(self.options), self.options.get("batch")
+        address, batch = options.address_of(self.options), self.options.get("batch")
         if batch is None:
-            return begin(address, schema, lossy=_is_flag(self.options, "lossy", default=False))
+            return begin(address, schema, lossy=options.is_flag(self.options, "lossy", default=False))
         if "lossy" in self.options:
             raise UsageError("option 'lossy' does not go with option 'batch': a job is published whole or not at all")
-        return publish_writer(address, schema, batch, _remember_ms(self.options))
+        return publish_writer(address, schema, batch, options.remember_ms(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> PublishStreamWriter:  # noqa: N802 - Spark's name
-        _check(self.options, STREAM_WRITE_OPTIONS)
+        options.check_names(self.options, STREAM_WRITE_OPTIONS)
         if overwrite:
             raise UsageError("jobs can only be added: use .outputMode('append')")
-        return publish_stream_writer(_address(self.options), schema, _remember_ms(self.options))
+        return publish_stream_writer(options.address_of(self.options), schema, options.remember_ms(self.options))
 
 
 @frozen
@@ -388,91 +386,6 @@ def _is_by_index(options: Mapping[str, str], address: Address) -> bool:
             return True
         case text:
             raise UsageError(f"option 'by' must be scan or index, not {text!r}")
-
-
-def _check(options: Mapping[str, str], known: frozenset[str]) -> None:
-    for name in options:
-        if name.lower() not in known | PATHS:
-            raise UsageError(f"unknown option {name!r}; known are: {', '.join(sorted(known))}")
-
-
-def _address(options: Mapping[str, str]) -> Address:
-    """The keyspace that is named by the option url, or by the path of load or save. Raises UsageError."""
-    url, path = options.get("url"), options.get("path")
-    if "paths" in options:
-        raise UsageError("load takes one URL; load each of several, and use union")
-    if url is not None and path is not None and url != path:
-        raise UsageError("the option 'url' names another keyspace than the path of load or save: give one of them")
-    address = url if path is None else path
-    if address is None:
-        raise UsageError("option 'url' is missing: use .option('url', 'ferryman://…'), or .load('ferryman://…')")
-    return Address.parse(address)
-
-
-def _is_flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name, str(default)).lower()
-    if text not in ("true", "false"):
-        raise UsageError(f"option {name!r} must be true or false, not {text!r}")
-    return text == "true"
-
-
-def _throttle(options: Mapping[str, str], default: str | None = None) -> Throttle:
-    text = options.get("throttle", default)
-    if text is None:
-        return UNTHROTTLED
-    try:
-        return Throttle.parse(text)
-    except UsageError as error:
-        raise UsageError(str(error).replace("--throttle", "option 'throttle'")) from None
-
-
-def _option(options: Mapping[str, str], name: str) -> str:
-    value = options.get(name)
-    if value is None:
-        raise UsageError(f"option {name!r} is missing")
-    return value
-
-
-def _number(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"option {name!r} must be a whole number, not {text!r}")
-    return int(text)
-
-
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name)
-    if text is None:
-        return default
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < float("inf"):
-        raise UsageError(f"option {name!r} must be a number of seconds, not {text!r}")
-    return seconds
-
-
-def _most_rows(options: Mapping[str, str], table: str) -> int | None:
-    most = _number(options, "maxRowsPerTrigger")
-    if most is None:
-        return None
-    if table != "events":
-        raise UsageError("option 'maxRowsPerTrigger' goes with the stream of the table events alone")
-    if most == 0:
-        raise UsageError("option 'maxRowsPerTrigger' must be above 0")
-    if not HAS_READ_LIMITS:
-        raise UsageError("option 'maxRowsPerTrigger' needs Spark 4.2 or later; leave it out")
-    return most
-
-
-def _remember_ms(options: Mapping[str, str]) -> int:
-    days = _number(options, "remember")
-    if days == 0:
-        raise UsageError("option 'remember' must be a number of days above 0")
-    return 86_400_000 * (REMEMBER_DAYS if days is None else days)
 
 
 def _table(options: Mapping[str, str]) -> str:

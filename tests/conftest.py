@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -154,3 +155,23 @@ def _needs(item: pytest.Item) -> Iterator[str]:
 @cache
 def _starts_servers(module: ModuleType) -> bool:
     return any(getattr(each, "__module__", None) in SERVER_MODULES for each in vars(module).values())
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser for all tests of a module."""
+    from .support.browser import browser  # selenium, for those who look at pages
+
+    with browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def driver(chrome: Any) -> Any:
+    """The browser as it is by default."""
+    from .support.browser import console, look
+
+    look(chrome)
+    chrome.get("about:blank")
+    console(chrome)
+    return chrome

@@ -18,7 +18,7 @@ from typing import Literal
 from attrs import define, field
 
 from ...operations.watch import Look
-from ...schema.text import show
+from ...schema.text import plural, show
 from .table import SORTS, Row, cut, header, line, rows_of
 
 HELP = "q quit  / filter  s sort  r turn  space stop  ↑↓ choose"
@@ -151,7 +151,7 @@ class Screen:
     def _heading(self, rows: int, width: int) -> str:
         parts = [show(self.title, width)]
         if self.look is not None:
-            asked = f"{rows} of {self.look.queues} queues" if rows != self.look.queues else f"{rows} queues"
+            asked = f"{rows} of {self.look.queues} queues" if rows != self.look.queues else f"{rows} {plural(rows, 'queue')}"
             parts.append(asked)
         if self.text:
             parts.append(f"filter {show(self.text, 40)!r}")

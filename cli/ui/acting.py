@@ -41,7 +41,7 @@ def on_queue(view: View) -> Response:
                 if view.sent.get("sure") != "yes":
                     raise UsageError("nothing was deleted: tick the box to drain the queue")
                 gone = found.drain(queue)
-                said = Notice("fine", f"Drained: {gone.done:,} jobs are deleted.")
+                said = Notice("fine", f"Drained: {gone.done:,} {'job is' if gone.done == 1 else 'jobs are'} deleted.")
             case _:
                 raise UsageError(f"{action!r} is nothing that can be done to a queue")
     return view.back(view.link("/queue", queue=queue), said)

@@ -13,6 +13,7 @@ from ...schema.connection.connect import open_client
 from ...schema.day import DAY_MS
 from ...schema.errors import UsageError
 from ...schema.histogram import BUCKETS, Histogram, bound_ms
+from ...schema.text import plural
 from .charts import Chart, Line, histogram, over_time
 from .render import age, number
 from .view import View
@@ -88,5 +89,6 @@ def _runs(series: Series) -> Chart:
 
 def _times(title: str, times: Histogram, style: str) -> Chart:
     quantiles = [f"{name} {age(times.quantile_ms(share))}" for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))]
-    summary = f"{', '.join(quantiles)} of {number(times.count)} jobs" if times.count else "no job in this time"
+    jobs = f"{number(times.count)} {plural(times.count, 'job')}"
+    summary = f"{', '.join(quantiles)} of {jobs}" if times.count else "no job in this time"
     return histogram(title, [bound_ms(at) for at in range(BUCKETS)], times.counts, style, summary)

@@ -9,6 +9,7 @@ written in ``lua/_common.lua``, after the scripts of bee's head, which those of 
 - A job's payload is the list of its arguments. What is put as anything else is its only argument.
 - A job that bee's client has made gets its hash when it is taken, as bees give it; one that has the hash of another becomes that
   one's duplicate, and nobody runs it. A job that Celery has made is never a duplicate for us.
+- ``size`` counts failed jobs as done too: bee keeps both in one set.
 
 Called by ``family.py``, ``client.py``, the transport and tests.
 """
@@ -19,7 +20,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 from uuid import uuid1
@@ -29,16 +30,14 @@ from attrs import field, frozen
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome, Upcoming
+from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
-from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken, Task
-from ...schema.steering import Action
-from ...schema.steering import Outcome as SteeringOutcome
+from ...schema.native.scripts import results
+from ...schema.native.scripts.results import Removed
 from ...schema.text import to_bytes, to_text
 from .. import side
+from ..live import Retry, ScriptedFamily, outcome
 from ..numbers import parse_int, parse_number
-from ..steering import outcome_of
 from . import lua_json
 from .keys import LOCK_MS, layout
 from .look import KEYS_TO_SEE, refuse_others
@@ -61,7 +60,7 @@ def hive_of(consumer: str) -> str:
 
 
 @frozen
-class BeeLive(ForeignFamily):
+class BeeLive(ScriptedFamily):
     """The transitions of all queues of a keyspace of bee.
 
     ``prefix``: bee itself knows no other than ``bee``; others serve tests, and copies. ``hashes``: whether jobs are hashed, where
@@ -78,19 +77,27 @@ class BeeLive(ForeignFamily):
     hashes: bool = True
     hive: str = field(factory=new_hive)
     """Who puts jobs and runs the timers, in histories."""
-    _keys: tuple[bytes, bytes] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.prefix:
             raise UsageError("the prefix of bee's keys is empty: leave it out, it is always 'bee'")
-        keys = (side.root(self.name, self.prefix, self.side_prefix), to_bytes(f"{self.prefix}:"))
-        object.__setattr__(self, "_keys", keys)
+
+    @property
+    def fixed(self) -> tuple[Argument, ...]:
+        return (to_bytes(self.hive),)
+
+    def by_consumer(
+        self, script: str, queue: str, consumer: str, now: int | None, args: Iterable[Argument], parse: Callable[[Any], T]
+    ) -> Call[T]:
+        """As in ScriptedFamily; the consumer is the hive that speaks."""
+        words = (to_bytes(hive_of(consumer)), to_bytes(queue), *args)
+        return side.call(_PACKAGE, script, self.keys, now, words, parse, f"bee queue {queue!r}")
 
     # Before the first write
 
     def look(self) -> Call[None]:
         args = (to_bytes(glob_escape(self.prefix) + ":*"), KEYS_TO_SEE)
-        return self._call("look", None, self.hive, args, partial(refuse_others, self.prefix))
+        return self.on_keyspace("look", None, args, partial(refuse_others, self.prefix))
 
     # Jobs in
 
@@ -112,83 +119,36 @@ class BeeLive(ForeignFamily):
             job.extra or b"",
             job.publication or "",
         )
-        return self._call("put", now, self.hive, args, to_text, job.queue)
+        return self.on_queue("put", job.queue, now, args, to_text)
 
     # Consuming
 
-    def take(
-        self,
-        queue: str,
-        consumer: str,
-        n: int,
-        lease_ms: int,
-        *,
-        no_ack: bool = False,
-        delivery_limit: int | None = None,
-        fetch_bytes: int = FETCH_BYTES,
-        tasks: Collection[str] | None = None,
-        now: int | None = None,
-    ) -> Call[Taken]:
-        wanted = () if tasks is None else tuple(map(to_bytes, sorted(tasks)))
-        args = (n, lease_ms, fetch_bytes, "" if tasks is None else len(wanted), int(self.hashes), *wanted)
-        return self._call("take", now, hive_of(consumer), args, partial(_taken, queue), queue)
+    def _take_words(self) -> tuple[Argument, ...]:
+        return (int(self.hashes),)
 
-    def complete(
-        self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
-    ) -> Call[tuple[Outcome, ...]]:
-        """As in ForeignFamily. A result that JavaScript could not read either is stored as null."""
-        args = [each for job_id, result in results for each in (to_bytes(job_id), result or b"")]
-        return self._call("complete", now, hive_of(consumer), args, _outcomes, queue)
+    def _delivery(self, queue: str, *job: Any) -> ForeignDelivery:
+        return _delivery(queue, *job)
 
-    def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
-        args = (to_bytes(job_id), text_for(failure), int(failure.is_final), "", b"", b"")
-        return self._call("fail", now, hive_of(consumer), args, _outcome, queue)
+    def _result(self, result: bytes | None) -> tuple[Argument, ...]:
+        """A result that JavaScript could not read either is stored as null."""
+        return (result or b"",)
 
-    def retry(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        delay_ms: int,
-        *,
-        failure: Failure,
-        payload: bytes | None = None,
-        extra: bytes | None = None,
-        now: int | None = None,
+    def _end_attempt(
+        self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        data = b"" if payload is None else data_of(payload)
-        args = (to_bytes(job_id), text_for(failure), int(failure.is_final), max(0, delay_ms), data, extra or b"")
-        return self._call("fail", now, hive_of(consumer), args, _outcome, queue)
+        args: tuple[Argument, ...] = (
+            to_bytes(job_id),
+            text_for(failure),
+            int(failure.is_final),
+            "" if retry is None else retry.delay_ms,
+            b"" if retry is None or retry.payload is None else data_of(retry.payload),
+            b"" if retry is None else retry.extra or b"",
+        )
+        return self.by_consumer("fail", queue, consumer, now, args, outcome)
 
-    def progress(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        current: float,
-        total: float,
-        data: bytes | None = None,
-        *,
-        now: int | None = None,
-    ) -> Call[bool]:
-        """As in ForeignFamily. Clients hear of a percentage; nothing is stored, and ``data`` has no place."""
-        percentage = current / total * 100 if total else current
-        return self._call("progress", now, hive_of(consumer), (to_bytes(job_id), percentage), bool, queue)
-
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        args: list[Argument] = ["", "some", *map(to_bytes, ids)]
-        return self._call("give_back", now, hive_of(consumer), args, lambda reply: tuple(map(bool, reply)), queue)
-
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        args: list[Argument] = ["1", "all"] if ids is None else ["1", "some", *map(to_bytes, ids)]
-        return self._call("give_back", now, hive_of(consumer), args, sum, queue)
-
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        return self._call("give_back", now, hive_of(consumer), ("1", "end"), sum, queue)
-
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
-        """As in ForeignFamily: bee's heartbeat. ``lease_ms`` only says when others may see that the consumer has gone."""
-        return self._call("renew", now, hive_of(consumer), (lease_ms,), Renewed, queue)
+    def _progress(self, current: float, total: float, data: bytes | None) -> tuple[Argument, ...]:
+        """Clients hear of a percentage; nothing is stored, and ``data`` has no place."""
+        return (current / total * 100 if total else current,)
 
     def held(self, queue: str, consumer: str) -> Command[tuple[str, ...]]:
         key = layout(self.prefix).key("held", worker=f"{hive_of(consumer)}:{queue}")
@@ -196,51 +156,17 @@ class BeeLive(ForeignFamily):
 
     # What is where
 
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        """As in ForeignFamily. ``done`` counts failed jobs too: bee keeps both in one set."""
-        return self._call("size", now, self.hive, (), _size, queue)
-
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
-        return self._call("purge", now, self.hive, (limit,), lambda reply: Purged(reply[0], bool(reply[1])), queue)
-
-    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
-        return self._call("upcoming", None, self.hive, (limit, fetch_bytes), partial(_upcoming, queue), queue)
-
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        place = "queue" if role == "waiting" else "delayed"
-        key = to_bytes(f"ss:{place}:{queue}")
-        args: list[Argument] = [key, seen, limit, to_bytes(f"{self.prefix}:"), *map(to_bytes, task_ids)]
-        return self._call("find", now, self.hive, args, _found)
-
-    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
-        return self._call("remove", now, self.hive, (to_bytes(job_id), only or ""), _removed, queue)
-
-    def steer(
-        self, queue: str, job_id: str, action: Action, told: Argument = "", *, now: int | None = None
-    ) -> Call[SteeringOutcome]:
-        """What an operator does to a job that nobody runs (``steering.py``)."""
-        return self._call("steer", now, self.hive, (to_bytes(job_id), str(action)), outcome_of, queue)
-
     def cancel(self, job_id: str, *, now: int | None = None) -> Call[Removed | None]:
         """Cancels a job of any queue in any state, one that runs too: its worker is not stopped, and not heard any more."""
-        return self._call("remove", now, self.hive, ("*", to_bytes(job_id), "*"), _removed)
+        return self.on_keyspace("remove", now, ("*", to_bytes(job_id), "*"), results.removed)
 
     def get(self, ids: Iterable[str], *, now: int | None = None) -> Call[tuple[Mapping[str, Any] | None, ...]]:
         """Jobs as bee's own clients get them; with ``due``, ms, for one that waits for its time. None: there is none."""
-        return self._call("get", now, self.hive, ("", 0, *map(to_bytes, ids)), _jobs)
+        return self.on_keyspace("get", now, ("", 0, *map(to_bytes, ids)), _jobs)
 
     def peek(self, queue: str, n: int, *, now: int | None = None) -> Call[tuple[Mapping[str, Any] | None, ...]]:
         """The first of those that wait, as ``get`` gives them."""
-        return self._call("get", now, self.hive, (to_bytes(queue), n), _jobs)
+        return self.on_queue("get", queue, now, (n,), _jobs)
 
     def tagged(self, tags: Iterable[str | float]) -> Command[tuple[str, ...]]:
         """The ids of the jobs that have all of these tags, of which there must be one, sorted."""
@@ -250,13 +176,13 @@ class BeeLive(ForeignFamily):
 
     def set_tags(self, job_id: str, tags: Sequence[str | float], *, now: int | None = None) -> Call[bool]:
         """Gives a job these tags and no others. False: there is no such job."""
-        return self._call("set_tags", now, self.hive, (to_bytes(job_id), tags_of({"tags": tags})), bool)
+        return self.on_keyspace("set_tags", now, (to_bytes(job_id), tags_of({"tags": tags})), bool)
 
     # The system's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
         """As in ForeignFamily: of the queues that have consumers of ours, until those who have gone hold nothing any more."""
-        return (self._call("timers", now, self.hive, (), bool),)
+        return (self.on_keyspace("timers", now, (), bool),)
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
         """As in ForeignFamily; bee itself tells its workers by a message on a channel of the queue, ``<prefix>:ch:q:<queue>``."""
@@ -265,19 +191,6 @@ class BeeLive(ForeignFamily):
 
     def schedules(self, queue: str) -> tuple[bytes, ...]:
         return (layout(self.prefix).key("delayed", queue=queue),)
-
-    def _call(
-        self,
-        name: str,
-        now: int | None,
-        hive: str,
-        args: Sequence[Argument],
-        parse: Callable[[Any], T],
-        queue: str | None = None,
-    ) -> Call[T]:
-        what = f"bee keyspace {self.prefix!r}" if queue is None else f"bee queue {queue!r}"
-        named: tuple[Argument, ...] = () if queue is None else (to_bytes(queue),)
-        return side.call(_PACKAGE, name, self._keys, now, (to_bytes(hive), *named, *args), parse, what)
 
 
 def text_for(failure: Failure) -> bytes:
@@ -289,16 +202,6 @@ def text_for(failure: Failure) -> bytes:
 
 
 # Replies
-
-
-def _taken(queue: str, reply: Any) -> Taken:
-    now, event, unknown, *jobs = reply
-    deliveries = tuple(_delivery(queue, *job) for job in jobs)
-    return Taken(True, now, event, deliveries, unknown=tuple(map(to_text, unknown)))
-
-
-def _upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
-    return tuple(Upcoming(int(due), _delivery(queue, *job)) for due, *job in reply)
 
 
 def _delivery(
@@ -324,46 +227,6 @@ def arguments_of(data: bytes) -> bytes:
     if data.lstrip().startswith(b"["):
         return data
     return b"[]" if lua_json.as_object(data) == {} else b"[%s]" % data
-
-
-def _outcome(reply: bytes) -> Outcome:
-    outcome: Outcome = reply.decode()  # type: ignore[assignment]
-    return outcome
-
-
-def _outcomes(reply: Sequence[bytes]) -> tuple[Outcome, ...]:
-    return tuple(map(_outcome, reply))
-
-
-def _size(reply: Any) -> Size:
-    now, queued, due, delayed, running, ended, consumers, next_due = reply
-    first = parse_number(next_due)
-    return Size(
-        exists=True,
-        waiting=queued + due,
-        due=due,
-        scheduled=delayed,
-        held=running,
-        dead=0,
-        done=ended,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if first is None else int(first),
-        blocked=0,
-        outbox=0,
-        now=now,
-    )
-
-
-def _found(reply: Any) -> Found:
-    more, scanned, found = reply
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return Found(tuple(Task(to_text(job_id), to_text(task), b"") for job_id, task in pairs), scanned, bool(more))
-
-
-def _removed(reply: bytes) -> Removed | None:
-    removed: Removed | None = reply.decode() or None  # type: ignore[assignment]
-    return removed
 
 
 def _jobs(reply: Any) -> tuple[Mapping[str, Any] | None, ...]:

@@ -5,20 +5,16 @@ Pure. Whatever stands in a record, nothing here raises but ``judge``. Called by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import field, frozen
 
-from ...schema.connection.call import Call
 from ...schema.errors import KeyspaceRefused, MalformedValue
-from ...schema.live import ForeignDelivery, Outcome, Upcoming
-from ...schema.native.scripts.results import Found, Size, Taken, Task
+from ...schema.live import ForeignDelivery
 from ...schema.text import load_json, show, to_text
 from ..overflow import is_ours
 from .record import ITEM, LONGEST_RUN, Record, as_integer, as_number, truthy
-
-T = TypeVar("T")
 
 EXTRA = b"ferryman"
 """The hash field that holds what Celery knows of a job: kickq leaves it alone, and it goes with the record."""
@@ -100,16 +96,7 @@ def judge(reply: Sequence[bytes], prefix: str) -> None:
     raise KeyspaceRefused(f"kickq keyspace {prefix!r} can't be served: {text}")
 
 
-def taken(reply: Sequence[Any], queue: str) -> Taken:
-    now, next_event, *jobs = reply
-    return Taken(True, now, next_event, tuple(_delivery(queue, *job) for job in jobs))
-
-
-def upcoming(reply: Sequence[Any], queue: str) -> tuple[Upcoming, ...]:
-    return tuple(Upcoming(int(due), _delivery(queue, *job)) for due, *job in reply)
-
-
-def _delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: bytes) -> ForeignDelivery:
+def delivery(queue: str, raw_id: bytes, lapses: bytes, document: bytes, extra: bytes) -> ForeignDelivery:
     record = _record({ITEM: document})
     data, runs = record.item.get("data"), len(record.runs or ())
     # A large document is not checked by the script: one that is no JSON must not pass for a job without a payload.
@@ -147,49 +134,6 @@ def _attempts_allowed(record: Record) -> int:
 def _time_limit(record: Record) -> int:
     limit = as_number(record.value("processTimeout"))
     return int(limit) if limit is not None and 1 <= limit <= LONGEST_RUN else 1
-
-
-def completed(reply: Iterable[int]) -> tuple[Outcome, ...]:
-    return tuple("completed" if ended else "lost" for ended in reply)
-
-
-def outcome(reply: bytes) -> Outcome:
-    outcome: Outcome = reply.decode()  # type: ignore[assignment]
-    return outcome
-
-
-def flags(reply: Iterable[int]) -> tuple[bool, ...]:
-    return tuple(map(bool, reply))
-
-
-def known(call: Call[Any], result: T) -> Call[T]:
-    """A call for no jobs: its result is known."""
-    return Call(call.script, call.keys, call.args, lambda _reply: result)
-
-
-def size(reply: Sequence[int]) -> Size:
-    now, waiting, due, scheduled, held, consumers, next_due = reply
-    return Size(
-        exists=True,
-        waiting=waiting + due,
-        due=due,
-        scheduled=scheduled,
-        held=held,
-        dead=0,
-        done=0,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )
-
-
-def found(reply: Sequence[Any]) -> Found:
-    more, scanned, found = reply
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return Found(tuple(Task(to_text(job_id), to_text(task), b"") for job_id, task in pairs), scanned, bool(more))
 
 
 def stats(reply: Sequence[Any]) -> Mapping[str, int]:

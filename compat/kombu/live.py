@@ -7,74 +7,68 @@ rejected is gone. So ``complete``, ``fail`` and ``reject`` all end in ``removed`
 The lease of a consumer stands in side keys; what it has gets a new time in ``unacked_index`` whenever it is renewed, so that
 kombu's processes, which know nothing of leases, never give back what runs (the theory stands in ``lua/_common.lua``). A message
 that lapses more than ``delivery_limit`` times is left to the visibility timeout, and so comes back as slowly as with kombu alone.
+``size`` knows as held what consumers of ours have: what kombu's own have names no queue. Results are for a result backend, of
+which kombu knows nothing, and it has no place for progress.
 
 Called by ``family.py``, the transport, ``client.py`` and the tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import frozen
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, Unroutable, UsageError
 from ...schema.family import family_names, get_family
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.scripts import results
+from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
+from ...schema.native.scripts.results import Found, Removed, Role
 from ...schema.text import load_json, show, to_bytes, to_text
-from .. import side
+from ..live import Retry, ScriptedFamily, outcome, texts
 from .bindings import Binding, topic_pattern
 from .keys import USUAL, Settings, bucket_key
 from .outgoing import stamped
-
-T = TypeVar("T")
 
 OPTIONS = frozenset({"exchange", "routing_key", "expires_ms", "bind"})
 """What ``put`` takes beside a job's own fields."""
 
 
 @frozen
-class KombuLive(ForeignFamily):
+class KombuLive(ScriptedFamily):
     """The transitions of all queues under one ``global_keyprefix``."""
 
     name = "kombu"
     priority_direction = 1
     has_names = True
     carries_messages = True
+    separator = ""
 
     prefix: str = ""
     side_prefix: str = "ferryman"
     settings: Settings = USUAL
-    _keys: tuple[bytes, bytes] = field(init=False, repr=False)
-    _fixed: tuple[Argument, ...] = field(init=False, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        root = side.root(self.name, self.prefix, self.side_prefix)
-        steps = self.settings.steps
-        object.__setattr__(self, "_keys", (root, to_bytes(self.prefix)))
+    @cached_property
+    def fixed(self) -> tuple[Argument, ...]:
         names = (self.settings.unacked_key, self.settings.unacked_index_key)
-        start = (to_bytes(self.settings.separator), ",".join(map(str, steps)))
-        fixed = (*start, *map(to_bytes, names), self.settings.visibility_ms)
-        object.__setattr__(self, "_fixed", fixed)
+        steps = ",".join(map(str, self.settings.steps))
+        return to_bytes(self.settings.separator), steps, *map(to_bytes, names), self.settings.visibility_ms
 
-    def _call(self, name: str, what: str, now: int | None, args: Iterable[Argument], parse: Callable[[Any], T]) -> Call[T]:
-        assert __package__
-        return side.call(__package__, name, self._keys, now, (*self._fixed, *args), parse, what)
-
-    def _of(self, name: str, queue: str, now: int | None, args: Iterable[Argument], parse: Callable[[Any], T]) -> Call[T]:
+    def _queue(self, queue: str) -> bytes:
         if not queue:
             raise UsageError("a queue needs a name")
-        return self._call(name, f"kombu queue {queue!r}", now, (to_bytes(queue), *args), parse)
+        return to_bytes(queue)
 
     # Before the first write
 
     def look(self) -> Call[None]:
-        return self._call("look", f"keyspace {self.prefix!r} of kombu", None, (glob_escape(self.prefix) + "*",), self._looked)
+        return self.on_keyspace("look", None, (glob_escape(self.prefix) + "*",), self._looked)
 
     def _looked(self, reply: Any) -> None:
         unacked, index, sample = reply
@@ -132,93 +126,27 @@ class KombuLive(ForeignFamily):
             "" if expires is None else int(expires),
             1 if is_bound else "",
         )
-        return self._call("put", f"kombu {where}", now, args, lambda reply: _routed(reply, exchange, routing_key))
+        return self.call("put", where, now, args, lambda reply: _routed(reply, exchange, routing_key))
 
     # Consuming
 
-    def take(
-        self,
-        queue: str,
-        consumer: str,
-        n: int,
-        lease_ms: int,
-        *,
-        no_ack: bool = False,
-        delivery_limit: int | None = None,
-        fetch_bytes: int = FETCH_BYTES,
-        tasks: Collection[str] | None = None,
-        now: int | None = None,
-    ) -> Call[Taken]:
-        args: list[Argument] = [consumer, n, lease_ms, delivery_limit or "", fetch_bytes, "" if tasks is None else 1]
-        args += [to_bytes(task) for task in tasks or ()]
-        return self._of("take", queue, now, args, lambda reply: _taken(queue, reply))
+    def _delivery(self, queue: str, *job: Any) -> ForeignDelivery:
+        return _delivery(queue, *job)
 
-    def complete(
-        self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
-    ) -> Call[tuple[Outcome, ...]]:
-        """Acks messages. Results are for a result backend, of which kombu knows nothing."""
-        tags = [to_bytes(job_id) for job_id, _ in results]
-        return self._of("complete", queue, now, (consumer, *tags), lambda reply: tuple(map(_ended, reply)))
-
-    def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
-        """Acks the message, as Celery does with a task that has failed: kombu has no place for it."""
-        return self._of("complete", queue, now, (consumer, to_bytes(job_id)), lambda reply: _ended(reply[0]))
-
-    def retry(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        delay_ms: int,
-        *,
-        failure: Failure,
-        payload: bytes | None = None,
-        extra: bytes | None = None,
-        now: int | None = None,
+    def _end_attempt(
+        self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        """As Celery's own retry: the header ``retries`` counts one more, ``eta`` says when it is due; how many there may be is
-        the task's affair. ``payload`` is the whole message that takes its place."""
-        text = b"" if payload is None else stamped(NewJob(queue, payload), "", queue, self.settings.steps)[0]
-        args: list[Argument] = [consumer, to_bytes(job_id), max(delay_ms, 0), text]
-        return self._of("retry", queue, now, args, lambda reply: "waiting" if reply else "lost")
+        """Acks a message that has failed, as Celery does: kombu has no place for it. A retry is as Celery's own: the header
+        ``retries`` counts one more, ``eta`` says when it is due; how many there may be is the task's affair. Its payload is the
+        whole message that takes the place of this one.
+        """
+        if retry is None:
+            return self.by_consumer("complete", queue, consumer, now, (to_bytes(job_id),), lambda reply: outcome(reply[0]))
+        text = b"" if retry.payload is None else stamped(NewJob(queue, retry.payload), "", queue, self.settings.steps)[0]
+        return self.by_consumer("retry", queue, consumer, now, (to_bytes(job_id), retry.delay_ms, text), outcome)
 
-    def progress(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        current: float,
-        total: float,
-        data: bytes | None = None,
-        *,
-        now: int | None = None,
-    ) -> Call[bool]:
-        """Whether the consumer still has the message: kombu has no place for progress."""
-        tag = to_bytes(job_id)
-        return self._of("held", queue, now, (consumer,), lambda reply: tag in reply)
-
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        return self._of("requeue", queue, now, (consumer, *map(to_bytes, ids)), results.flags)
-
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        args: tuple[Argument, ...] = (consumer, "all") if ids is None else (consumer, "some", *map(to_bytes, ids))
-        return self._of("release", queue, now, args, int)
-
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        return self._of("release", queue, now, (consumer, "end"), int)
-
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
-        return self._of("renew", queue, now, (consumer, lease_ms), Renewed)
-
-    def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]]:
-        return self._of("held", queue, None, (consumer,), lambda reply: tuple(map(to_text, reply)))
-
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        """``held`` is what consumers of ours have: what kombu's own have names no queue."""
-        return self._of("size", queue, now, (), _size)
-
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
-        return self._of("purge", queue, now, (limit,), results.purged)
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> None:
+        """None: kombu holds no message until its time."""
 
     def find(
         self,
@@ -231,17 +159,18 @@ class KombuLive(ForeignFamily):
         now: int | None = None,
     ) -> Call[Found]:
         """A task's id is the header ``id``, else the correlation id. Nothing is scheduled: what has an ``eta`` waits as well."""
-        wanted = () if role == "scheduled" else map(to_bytes, task_ids)
-        return self._of("find", queue, now, (0 if role == "scheduled" else limit, seen, *wanted), _found(role))
+        if role == "scheduled":
+            return self.on_queue("find", queue, now, (0, seen), lambda _: Found((), 0, False))
+        return self.on_queue("find", queue, now, (limit, seen, *map(to_bytes, task_ids)), results.found)
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """Looks at 20,000 messages, those that run next first."""
         name = job_id if only in (None, "waiting") else ""
-        return self._of("remove", queue, now, (to_bytes(name),), results.removed)
+        return self.on_queue("remove", queue, now, (to_bytes(name),), results.removed)
 
     def peek(self, queue: str, n: int = 1, *, now: int | None = None) -> Call[tuple[bytes, ...]]:
         """The messages that run next, whole, without taking them."""
-        return self._of("peek", queue, now, (n,), tuple)
+        return self.on_queue("peek", queue, now, (n,), tuple)
 
     # Bindings
 
@@ -266,19 +195,19 @@ class KombuLive(ForeignFamily):
 
     def queues_bound(self, exchange: str, routing_key: str, *, now: int | None = None) -> Call[tuple[str, ...]]:
         args = (to_bytes(exchange), to_bytes(routing_key))
-        return self._call("queues_bound", f"kombu exchange {exchange!r}", now, args, lambda reply: tuple(map(to_text, reply)))
+        return self.call("queues_bound", f"exchange {exchange!r}", now, args, texts)
 
     def _bound(
         self, verb: str, queue: str, exchange: str, routing_key: str, topic: bool, life: Argument, now: int | None
     ) -> Call[bool]:
         pattern = topic_pattern(routing_key) if topic else ""
         member = Binding(exchange, routing_key, pattern).member(queue, self.settings.separator)
-        return self._call("bind", f"kombu exchange {exchange!r}", now, (to_bytes(exchange), to_bytes(member), verb, life), bool)
+        return self.call("bind", f"exchange {exchange!r}", now, (to_bytes(exchange), to_bytes(member), verb, life), bool)
 
     # The system's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
-        return (self._call("timers", f"keyspace {self.prefix!r} of kombu", now, (delivery_limit or "",), bool),)
+        return (self.on_keyspace("timers", now, (optional(delivery_limit),), bool),)
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
         """The lists of the queue's buckets."""
@@ -306,16 +235,6 @@ def _routed(reply: Any, exchange: str, routing_key: str) -> str:
     return to_text(tag)
 
 
-def _ended(flag: int) -> Outcome:
-    return "removed" if flag else "lost"
-
-
-def _taken(queue: str, reply: Any) -> Taken:
-    now, next_event, unknown, *jobs = reply
-    deliveries = tuple(_delivery(queue, tag, text) for tag, text in jobs)
-    return Taken(True, now, next_event, deliveries, unknown=tuple(map(to_text, unknown)))
-
-
 def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:
     """What a message says of itself; a script has seen that it is one."""
     message = load_json(text)
@@ -337,26 +256,3 @@ def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:
 
 def _count(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and abs(value) < 2**53 else 0
-
-
-def _size(reply: Any) -> Size:
-    now, waiting, held, consumers = reply
-    return Size(
-        exists=True,
-        waiting=waiting,
-        due=0,
-        scheduled=0,
-        held=held,
-        dead=0,
-        done=0,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )
-
-
-def _found(role: str) -> Callable[[Any], Found]:
-    return results.found if role == "waiting" else lambda _: Found((), 0, False)

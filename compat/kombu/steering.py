@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from attrs import frozen
-
 from ...schema.connection.call import Argument, Call
 from ...schema.job import State
 from ...schema.steering import Action, Outcome
 from ..steering import ForeignSteering, outcome_of_removal
-from .live import KombuLive
 
 
-@frozen
 class KombuSteering(ForeignSteering):
     """kombu itself purges whole queues only. Looks for a message among the 20,000 that run next."""
-
-    live: KombuLive
 
     title: ClassVar[str] = "kombu"
     actions: ClassVar[Mapping[Action, frozenset[State]]] = {

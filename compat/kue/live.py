@@ -14,33 +14,26 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, UsageError
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignFamily, NewJob, Outcome, Upcoming
+from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
-from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
-from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
-from ...schema.steering import Action
-from ...schema.steering import Outcome as SteeringOutcome
+from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ...schema.text import is_json, is_unicode, show, to_bytes, to_text
-from .. import side
-from ..steering import outcome_of
+from ..live import Retry, ScriptedFamily, outcome
 from . import replies
 from .keys import Era
 from .options import hash_fields, is_truthy, percent, priority_text
 
-T = TypeVar("T")
 
-
-class KueLive(ForeignFamily):
+class KueLive(ScriptedFamily):
     """The transitions of the kue keyspace under ``prefix``; that of an ioredis installation has the braces in it.
 
     ``era``: whose form new jobs get in a keyspace where no other job tells; None: that of 0.11.
@@ -59,21 +52,13 @@ class KueLive(ForeignFamily):
         if not prefix:
             raise UsageError("a kue keyspace has a prefix; kue's own default is q")
         self.prefix = prefix
+        self.side_prefix = side_prefix
         self._era = era
-        self._keys = (side.root(self.name, prefix, side_prefix), to_bytes(prefix) + b":")
-
-    def _call(
-        self, script: str, queue: str | None, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T]
-    ) -> Call[T]:
-        what = f"kue keyspace {self.prefix!r}" if queue is None else f"kue queue {queue!r}"
-        first = () if queue is None else (to_bytes(queue),)
-        assert __package__
-        return side.call(__package__, script, self._keys, now, (*first, *args), parse, what)
 
     # Before the first write
 
     def look(self) -> Call[None]:
-        return self._call("look", None, None, (to_bytes(glob_escape(self.prefix)) + b":*",), self._looked)
+        return self.on_keyspace("look", None, (to_bytes(glob_escape(self.prefix)) + b":*",), self._looked)
 
     def _looked(self, reply: Any) -> None:
         word, detail = to_text(reply[0]), show(reply[1])
@@ -126,162 +111,53 @@ class KueLive(ForeignFamily):
         ]
         for name, value in fields.items():
             args += (name, value)
-        return self._call("put", job.queue, now, args, to_text)
+        return self.on_queue("put", job.queue, now, args, to_text)
 
     # Consuming
 
-    def take(
-        self,
-        queue: str,
-        consumer: str,
-        n: int,
-        lease_ms: int,
-        *,
-        no_ack: bool = False,
-        delivery_limit: int | None = None,
-        fetch_bytes: int = FETCH_BYTES,
-        tasks: Collection[str] | None = None,
-        now: int | None = None,
-    ) -> Call[Taken]:
-        chosen: list[Argument] = [""] if tasks is None else ["1", *map(to_bytes, sorted(tasks))]
-        args: list[Argument] = [
-            consumer,
-            n,
-            lease_ms,
-            optional(delivery_limit),
-            fetch_bytes,
-            f"kue:{_host()}:{os.getpid()}",
-            *chosen,
-        ]
-        return self._call("take", queue, now, args, lambda reply: replies.taken(queue, reply))
+    def _take_words(self) -> tuple[Argument, ...]:
+        return (f"kue:{_host()}:{os.getpid()}",)
 
-    def complete(
-        self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
-    ) -> Call[tuple[Outcome, ...]]:
-        args: list[Argument] = [consumer]
-        for job_id, result in results:
-            args += (job_id, result or b"", int(is_truthy(result)))
-        return self._call("complete", queue, now, args, replies.outcomes)
+    def _delivery(self, queue: str, *job: Any) -> ForeignDelivery:
+        return replies.delivery(queue, *job)
 
-    def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
-        return self._fail(queue, consumer, job_id, failure, None, None, None, now)
+    def _result(self, result: bytes | None) -> tuple[Argument, ...]:
+        return result or b"", int(is_truthy(result))
 
-    def retry(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        delay_ms: int,
-        *,
-        failure: Failure,
-        payload: bytes | None = None,
-        extra: bytes | None = None,
-        now: int | None = None,
+    def _end_attempt(
+        self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        return self._fail(queue, consumer, job_id, failure, max(0, delay_ms), payload, extra, now)
+        texts = to_bytes(failure.message), to_bytes(failure.text), int(failure.is_final)
+        again = (retry.delay_ms, retry.payload or b"", retry.extra or b"") if retry else ("", b"", b"")
+        return self.by_consumer("fail", queue, consumer, now, (job_id, *texts, *again), outcome)
 
-    def _fail(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        failure: Failure,
-        delay_ms: int | None,
-        payload: bytes | None,
-        extra: bytes | None,
-        now: int | None,
-    ) -> Call[Outcome]:
-        texts = to_bytes(failure.message), to_bytes(failure.text)
-        args = (consumer, job_id, *texts, int(failure.is_final), optional(delay_ms), payload or b"", extra or b"")
-        return self._call("fail", queue, now, args, replies.outcome)
-
-    def progress(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        current: float,
-        total: float,
-        data: bytes | None = None,
-        *,
-        now: int | None = None,
-    ) -> Call[bool]:
-        args = (consumer, job_id, percent(current, total), data or b"", int(is_truthy(data)))
-        return self._call("progress", queue, now, args, bool)
-
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        return self._call("requeue", queue, now, (consumer, *ids), results.flags)
-
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        if ids is None:
-            return self._call("release", queue, now, (consumer, MAX_PER_CALL, 0), int)
-        return self._call("requeue", queue, now, (consumer, *ids), sum)
-
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        return self._call("release", queue, now, (consumer, MAX_PER_CALL, 1), int)
-
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
-        return self._call("renew", queue, now, (consumer, lease_ms), Renewed)
-
-    def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]]:
-        return self._call("held", queue, None, (consumer,), lambda reply: tuple(map(to_text, reply)))
+    def _progress(self, current: float, total: float, data: bytes | None) -> tuple[Argument, ...]:
+        return percent(current, total), data or b"", int(is_truthy(data))
 
     # Queues
 
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        return self._call("size", queue, now, (), replies.size)
-
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
-        return self._call("purge", queue, now, (min(limit, MAX_PER_CALL),), results.purged)
-
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        state = "inactive" if role == "waiting" else "delayed"
-        args: list[Argument] = [state, min(limit, MAX_PER_CALL), seen, to_bytes(self.prefix) + b":", *map(to_bytes, task_ids)]
-        return self._call("find", queue, now, args, results.found)
-
-    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
-        return self._call("remove", queue, now, (job_id, only or ""), results.removed)
-
-    def steer(
-        self, queue: str, job_id: str, action: Action, told: Argument = "", *, now: int | None = None
-    ) -> Call[SteeringOutcome]:
-        """What an operator does to a job that nobody runs (``steering.py``)."""
-        return self._call("steer", queue, now, (to_bytes(job_id), str(action), told), outcome_of)
-
-    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
-        return self._call("upcoming", queue, None, (limit, fetch_bytes), lambda reply: replies.upcoming(queue, reply))
-
     def jobs(self, ids: Sequence[str]) -> Call[tuple[Job, ...]]:
         """Those of these jobs that there are, up to MAX_PER_CALL."""
-        return self._call("jobs", None, None, ("ids", *ids), replies.jobs)
+        return self.on_keyspace("jobs", None, ("ids", *ids), replies.jobs)
 
     def listed(self, state: str, queue: str | None = None, first: int = 0, n: int = MAX_PER_CALL) -> Call[tuple[Job, ...]]:
         """Jobs of a state, in kue's words, as kue lists them: ``n`` of them from the ``first`` on. None: of all queues."""
-        return self._call("jobs", None, None, (state, to_bytes(queue or ""), first, n), replies.jobs)
+        return self.on_keyspace("jobs", None, (state, to_bytes(queue or ""), first, n), replies.jobs)
 
     def stats(self) -> Call[replies.KueStats]:
         """kue's own statistics."""
-        return self._call("stats", None, None, (), replies.stats)
+        return self.on_keyspace("stats", None, (), replies.stats)
 
     # kue's clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[int]]:
-        return (self._call("timers", None, now, (optional(delivery_limit),), int),)
+        return (self.on_keyspace("timers", now, (optional(delivery_limit),), int),)
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
-        return (self._keys[1] + b"jobs:" + to_bytes(queue) + b":inactive",)
+        return (self.keys[1] + b"jobs:" + to_bytes(queue) + b":inactive",)
 
     def schedules(self, queue: str) -> tuple[bytes, ...]:
-        return (self._keys[1] + b"jobs:delayed",)
+        return (self.keys[1] + b"jobs:delayed",)
 
 
 @cache

@@ -11,8 +11,7 @@ from attrs import frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job
-from ...schema.live import ForeignDelivery, Outcome, Upcoming
-from ...schema.native.scripts.results import Size, Taken
+from ...schema.live import ForeignDelivery
 from ...schema.text import load_json, to_text
 from ..numbers import parse_int, parse_number
 from .record import Record, canonical
@@ -32,14 +31,18 @@ class KueStats:
     """All that ever had a job."""
 
 
-def taken(queue: str, reply: Any) -> Taken:
-    now, next_event, unknown, *jobs = reply
-    deliveries = tuple(_delivery(queue, job) for job in jobs)
-    return Taken(True, int(now), int(next_event), deliveries, unknown=tuple(map(to_text, unknown)))
-
-
-def _delivery(queue: str, job: Any) -> ForeignDelivery:
-    job_id, raw_priority, lapses, data, extra, attempts, max_attempts, ttl = job
+def delivery(
+    queue: str,
+    job_id: bytes,
+    raw_priority: bytes,
+    lapses: int,
+    data: bytes,
+    extra: bytes,
+    attempts: int,
+    max_attempts: bytes,
+    ttl: bytes,
+) -> ForeignDelivery:
+    """A job that a worker has begun, or that is to come."""
     priority = int(parse_number(raw_priority) or 0)
     limit = parse_number(ttl)
     return ForeignDelivery(
@@ -57,10 +60,6 @@ def _delivery(queue: str, job: Any) -> ForeignDelivery:
     )
 
 
-def upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
-    return tuple(Upcoming(int(due), _delivery(queue, job)) for due, job in reply)
-
-
 def is_extra(raw: bytes) -> bool:
     """Whether a field ``ferryman`` is what Celery knows of a job, not what a migration left there (``compat/overflow.py``)."""
     if not raw:
@@ -70,15 +69,6 @@ def is_extra(raw: bytes) -> bool:
     except MalformedValue:
         return False
     return isinstance(value, dict) and "as_of" not in value
-
-
-def outcome(reply: Any) -> Outcome:
-    outcome: Outcome = reply.decode()
-    return outcome
-
-
-def outcomes(reply: Any) -> tuple[Outcome, ...]:
-    return tuple(map(outcome, reply))
 
 
 def jobs(reply: Any) -> tuple[Job, ...]:
@@ -95,22 +85,3 @@ def stats(reply: Any) -> KueStats:
     waiting, scheduled, active, completed, failed, work_time, queues = reply
     names = tuple(sorted(map(to_text, queues)))
     return KueStats(waiting, scheduled, active, completed, failed, parse_int(work_time) or 0, names)
-
-
-def size(reply: Any) -> Size:
-    now, waiting, due, delayed, active, complete, failed, consumers, next_due = map(int, reply)
-    return Size(
-        exists=True,
-        waiting=waiting + due,
-        due=due,
-        scheduled=delayed - due,
-        held=active,
-        dead=failed,
-        done=complete,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )

@@ -7,6 +7,40 @@ local SIDE = KEYS[1]
 -- How long a producer's last publication is remembered, ms.
 local REMEMBERED = 600000
 
+-- A first write that needs no memory and changes nothing, so that a full server can be drained.
+local function first_write()
+  call('DEL', SIDE .. 'none')
+end
+
+-- The arguments from this one on.
+local function args_from(first)
+  local values = {}
+  for i = first, #ARGV do
+    append(values, ARGV[i])
+  end
+  return values
+end
+
+-- The same as a set.
+local function set_from(first)
+  local set = {}
+  for i = first, #ARGV do
+    set[ARGV[i]] = true
+  end
+  return set
+end
+
+-- Tasks of jobs that are left for others, because the consumer does not know them: so many are named.
+local MOST_UNKNOWN = 10
+local unknown, is_unknown = {}, {}
+
+local function note_unknown(task)
+  if not is_unknown[task] and #unknown < MOST_UNKNOWN then
+    is_unknown[task] = true
+    append(unknown, task)
+  end
+end
+
 -- Notes that a consumer holds a job from now on.
 local function hold(queue, consumer, id)
   call('HSET', SIDE .. 'held:' .. queue, id, consumer)

@@ -7,37 +7,36 @@ pjq are not woken by keys: they look at their next message. Called by the transp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any
 from uuid import uuid4
 
-from attrs import field, frozen
+from attrs import frozen
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import UsageError
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.live import Failure, ForeignFamily, NewJob, Outcome
+from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
-from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import check_name, optional
-from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken
+from ...schema.native.scripts.queue_scripts import FETCH_BYTES
 from ...schema.text import is_unicode, show, to_bytes, to_text
-from .. import side
+from ..live import Retry, ScriptedFamily, outcome
 from . import replies
 from .keys import LEASE_MS, can_be_id, layout
 from .payload import Members, key_texts, members_of
 
-T = TypeVar("T")
-
 
 @frozen
-class PjqLive(ForeignFamily):
+class PjqLive(ScriptedFamily):
     """The transitions of all queues under one prefix, beside programs and workers of pjq.
 
-    ``put`` has no options. A job is a JSON object; its ``command`` is its name.
+    ``put`` has no options. A job is a JSON object; its ``command`` is its name. A lease longer than 9 s holds as well: its job's
+    dispatch is dated so that it ends with the lease. What is damaged, or nobody here knows, stays in its place. ``size`` counts
+    retries that are delayed as scheduled, and what has failed as done. pjq keeps the progress of accepted jobs, and one of ours
+    is accepted when it ends: no progress is written.
     """
 
     name = "pjq"
@@ -46,21 +45,26 @@ class PjqLive(ForeignFamily):
     has_names = True
     arguments = "object"
     longest_lease_ms = LEASE_MS
+    separator = ""
 
     prefix: str = ""
     side_prefix: str = DEFAULT_PREFIX
-    _keys: tuple[bytes, bytes] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not is_unicode(self.prefix):
             raise UsageError(f"the prefix {show(self.prefix)!r} is not UTF-8, which pjq's keys are")
-        object.__setattr__(self, "_keys", (side.root(self.name, self.prefix, self.side_prefix), to_bytes(self.prefix)))
+
+    def _queue(self, queue: str) -> bytes:
+        return to_bytes(checked_queue(queue))
+
+    def _consumer(self, consumer: str) -> bytes:
+        return to_bytes(check_name(consumer, "consumer"))
 
     # Before the first write
 
     def look(self) -> Call[None]:
         pattern = to_bytes(glob_escape(self.prefix))
-        return self._call("look", None, (pattern,), partial(replies.check, self.prefix), f"pjq under {self.prefix!r}")
+        return self.on_keyspace("look", None, (pattern,), partial(replies.check, self.prefix))
 
     # Jobs in
 
@@ -81,7 +85,7 @@ class PjqLive(ForeignFamily):
         if not can_be_id(job_id):
             raise UsageError(f"{show(job_id)!r} can't be the id of a job of pjq: it is the name of its key")
         text = dict(members)
-        for name, value in (("uuid", job_id), ("queue_name", _queue(job.queue))):
+        for name, value in (("uuid", job_id), ("queue_name", checked_queue(job.queue))):
             if value not in key_texts(text, name) and name in text:
                 raise UsageError(f"the payload has {name} {text[name]!r}, but is to be job {job_id!r} of queue {job.queue!r}")
             text.setdefault(name, value)
@@ -89,142 +93,52 @@ class PjqLive(ForeignFamily):
             text.setdefault("command", job.name)
         stamp = "" if "created_at" in text else 1
         args = (to_bytes(job_id), _dump(text), job.extra or b"", job.publication or "", stamp)
-        return self._about("put", job.queue, now, args, partial(replies.stored, job_id))
+        return self.on_queue("put", job.queue, now, args, partial(replies.stored, job_id))
 
     # Consuming
 
-    def take(
-        self,
-        queue: str,
-        consumer: str,
-        n: int,
-        lease_ms: int,
-        *,
-        no_ack: bool = False,
-        delivery_limit: int | None = None,
-        fetch_bytes: int = FETCH_BYTES,
-        tasks: Collection[str] | None = None,
-        now: int | None = None,
-    ) -> Call[Taken]:
-        """See ForeignFamily. A lease longer than 9 s holds as well: its job's dispatch is dated so that it ends with the lease.
+    def _delivery(self, queue: str, *job: Any) -> ForeignDelivery:
+        return replies.delivery(queue, *job)
 
-        What is damaged, or nobody here knows, stays in its place.
-        """
-        if n < 0 or lease_ms <= 0:
-            raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
-        args: list[Argument] = [_member(consumer), n, lease_ms, optional(delivery_limit), fetch_bytes]
-        args += [""] if tasks is None else [1, *map(to_bytes, tasks)]
-        return self._about("take", queue, now, args, partial(replies.taken, queue))
+    def _result(self, result: bytes | None) -> tuple[Argument, ...]:
+        """The result, as JSON text, is the ``stdout`` of a job that ends with exit code 0."""
+        return (_string(to_text(result or b"")),)
 
-    def complete(
-        self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
-    ) -> Call[tuple[Outcome, ...]]:
-        """Ends jobs that are done with exit code 0; ``stdout`` is the result, as JSON text."""
-        args: list[Argument] = [_member(consumer)]
-        for job_id, result in results:
-            args += (to_bytes(job_id), _string(to_text(result or b"")))
-        return self._about("complete", queue, now, args, replies.completed)
-
-    def fail(self, queue: str, consumer: str, job_id: str, failure: Failure, *, now: int | None = None) -> Call[Outcome]:
-        """Ends a job with exit code 1; ``stderr`` is the failure's text. pjq knows no further attempts."""
-        args = (_member(consumer), to_bytes(job_id), _string(failure.text))
-        return self._about("fail", queue, now, args, lambda reply: "failed" if reply else "lost")
-
-    def retry(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        delay_ms: int,
-        *,
-        failure: Failure,
-        payload: bytes | None = None,
-        extra: bytes | None = None,
-        now: int | None = None,
+    def _end_attempt(
+        self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        """The same job again: at once behind all others, or after a delay before them, where taken back leases go.
+        """A failed job ends with exit code 1; ``stderr`` is the failure's text. The same job again: at once behind all others, or
+        after a delay before them, where taken back leases go.
 
         pjq counts no attempts and knows no most of them, so ours are counted in a field of the job's hash. A delayed retry stands
         in ``jobs_dispatched`` with a lease that ends with the delay.
         """
+        if retry is None:
+            return self.by_consumer("fail", queue, consumer, now, (to_bytes(job_id), _string(failure.text)), outcome)
         text = b""
-        if payload is not None:
-            members = {**_members(payload), "uuid": job_id, "queue_name": _queue(queue)}
-            text = _dump(members)
-        args = (_member(consumer), to_bytes(job_id), max(delay_ms, 0), text, extra or b"")
-        return self._about("retry", queue, now, args, replies.outcome)
+        if retry.payload is not None:
+            text = _dump({**_members(retry.payload), "uuid": job_id, "queue_name": checked_queue(queue)})
+        args = (to_bytes(job_id), retry.delay_ms, text, retry.extra or b"")
+        return self.by_consumer("retry", queue, consumer, now, args, outcome)
 
-    def progress(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        current: float,
-        total: float,
-        data: bytes | None = None,
-        *,
-        now: int | None = None,
-    ) -> Call[bool]:
-        """Writes nothing: pjq keeps the progress of accepted jobs, and one of ours is accepted when it ends."""
-        return self._about("progress", queue, now, (_member(consumer), to_bytes(job_id)), bool)
-
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        args: list[Argument] = [_member(consumer), "some", *map(to_bytes, ids)]
-        return self._about("release", queue, now, args, results.flags)
-
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        which: tuple[Argument, ...] = ("all",) if ids is None else ("some", *map(to_bytes, ids))
-        return self._about("release", queue, now, (_member(consumer), *which), sum)
-
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        return self._about("release", queue, now, (_member(consumer), "leave"), sum)
-
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
-        return self._about("renew", queue, now, (_member(consumer), lease_ms), Renewed)
-
-    def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]]:
-        return self._about("held", queue, None, (_member(consumer),), lambda ids: tuple(map(to_text, ids)))
-
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        """See ForeignFamily. ``scheduled`` are retries that are delayed; what has failed is counted in ``done``."""
-        return self._about("size", queue, now, (), replies.size)
-
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
-        return self._about("purge", queue, now, (_positive(limit),), results.purged)
-
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        own = to_bytes(f"{self.prefix}:") if self.prefix else b""
-        args = (role, min(_positive(limit), MAX_PER_CALL), seen, own, *map(to_bytes, task_ids))
-        return self._about("find", queue, now, args, results.found)
-
-    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
-        return self._about("remove", queue, now, (to_bytes(job_id), only or ""), results.removed)
+    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> None:
+        """None: pjq holds no job until its time."""
 
     # Looking at jobs
 
     def get(self, job_id: str) -> Call[Job | None]:
         """A job as it stands in the queue that its payload names; None: there is none."""
-        return self._call("get", None, (to_bytes(job_id),), partial(replies.job, job_id), f"pjq job {job_id!r}")
+        return self.call("get", f"job {job_id!r}", None, (to_bytes(job_id),), partial(replies.job, job_id))
 
     def peek(self, queue: str, n: int) -> Call[tuple[Job, ...]]:
         """The jobs of a queue that run next, at most MAX_PER_CALL."""
-        return self._about("peek", queue, None, (n,), lambda found: tuple(replies.queued(queue, *each) for each in found))
+        return self.on_queue("peek", queue, None, (n,), lambda found: tuple(replies.queued(queue, *each) for each in found))
 
     # The system's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
         """Takes back leases that are over, and forgets silent workers, in the queues that have consumers of ours."""
-        args = (optional(delivery_limit),)
-        return (self._call("timers", now, args, bool, f"pjq under {self.prefix!r}"),)
+        return (self.on_keyspace("timers", now, (optional(delivery_limit),), bool),)
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
         return (layout(self.prefix).key("queued", queue=queue),)
@@ -233,34 +147,14 @@ class PjqLive(ForeignFamily):
         """Where a retried job is held until its time."""
         return (layout(self.prefix).key("dispatched", queue=queue),)
 
-    # Calls
-
-    def _about(self, name: str, queue: str, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T]) -> Call[T]:
-        """A call about one queue, whose name stands in ARGV[2]."""
-        return self._call(name, now, (to_bytes(_queue(queue)), *args), parse, f"pjq queue {queue!r}")
-
-    def _call(self, name: str, now: int | None, args: Sequence[Argument], parse: Callable[[Any], T], what: str) -> Call[T]:
-        assert __package__
-        return side.call(__package__, name, self._keys, now, args, parse, what)
-
 
 # Arguments
 
 
-def _member(consumer: str) -> bytes:
-    return to_bytes(check_name(consumer, "consumer"))
-
-
-def _queue(queue: str) -> str:
+def checked_queue(queue: str) -> str:
     if not is_unicode(queue):
         raise UsageError(f"a queue of pjq has a name in UTF-8; this one is {show(queue)!r}")
     return queue
-
-
-def _positive(limit: int) -> int:
-    if limit <= 0:
-        raise UsageError(f"limit {limit!r} must be above 0")
-    return limit
 
 
 def _check_publication(publication: str) -> None:

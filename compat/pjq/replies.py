@@ -6,8 +6,7 @@ from typing import Any
 
 from ...schema.errors import KeyspaceRefused, UsageError
 from ...schema.job import Job
-from ...schema.live import ForeignDelivery, Outcome
-from ...schema.native.scripts.results import Size, Taken
+from ...schema.live import ForeignDelivery
 from ...schema.text import show, to_text
 from .keys import PATTERNS, STATES
 from .record import Record, canonical
@@ -55,13 +54,10 @@ def stored(wanted: str, reply: bytes) -> str:
     return to_text(reply)
 
 
-def taken(queue: str, reply: Any) -> Taken:
-    now, next_event, jobs, unknown = reply
-    return Taken(True, now, next_event, tuple(_delivery(queue, job) for job in jobs), unknown=tuple(map(to_text, unknown)))
-
-
-def _delivery(queue: str, job: Any) -> ForeignDelivery:
-    job_id, payload, name, extra, attempts, lapses, again = job
+def delivery(
+    queue: str, job_id: bytes, payload: bytes, name: bytes, extra: bytes, attempts: int, lapses: int, again: int
+) -> ForeignDelivery:
+    """A job that a worker has begun."""
     return ForeignDelivery(
         id=to_text(job_id),
         score=0,
@@ -91,31 +87,3 @@ def queued(queue: str, job_id: bytes, fields: list[bytes]) -> Job:
 
 def _pairs(values: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(values[::2], values[1::2], strict=True))
-
-
-def completed(reply: Any) -> tuple[Outcome, ...]:
-    return tuple("completed" if done else "lost" for done in reply)
-
-
-def outcome(reply: bytes) -> Outcome:
-    word: Outcome = reply.decode()  # type: ignore[assignment]
-    return word
-
-
-def size(reply: Any) -> Size:
-    waiting, delayed, running, finished, consumers, next_due, now = reply
-    return Size(
-        exists=True,
-        waiting=waiting,
-        due=0,
-        scheduled=delayed,
-        held=running,
-        dead=0,
-        done=finished,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=0,
-        outbox=0,
-        now=now,
-    )

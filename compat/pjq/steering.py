@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from attrs import frozen
-
 from ...schema.connection.call import Argument, Call
 from ...schema.job import State
-from ...schema.live import ForeignFamily
 from ...schema.steering import Action, Outcome
 from ..steering import ForeignSteering, outcome_of_removal
 
 
-@frozen
 class PjqSteering(ForeignSteering):
     """pjq itself has no word for any of it: jobs are added, given out and finished."""
-
-    live: ForeignFamily
 
     title: ClassVar[str] = "pjq"
     actions: ClassVar[Mapping[Action, frozenset[State]]] = {

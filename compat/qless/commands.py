@@ -14,6 +14,7 @@ from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
 from ...schema.native.scripts.results import Removed, Role
 from ...schema.text import to_bytes, to_text
+from ..live import texts
 from . import answers
 from .answers import QlessJob, QueueCounts, RecurringJob, Statistics, Throttle, WorkerCounts
 from .live import QlessLive, check_data, name_list, number, roles
@@ -45,13 +46,13 @@ class QlessCommands:
 
     def peek(self, queue: str, n: int, *, now: int | None = None) -> Call[tuple[str, ...]]:
         """The ids of the jobs that run next."""
-        return self.live.call("peek", f"queue {queue!r}", now, (to_bytes(queue), n), _texts)
+        return self.live.on_queue("peek", queue, now, (n,), texts)
 
     def listed(self, queue: str, state: Listed, first: int, n: int, *, now: int | None = None) -> Call[tuple[str, ...]]:
         """The ids of jobs in a state."""
         if state not in get_args(Listed):
             raise UsageError(f"state {state!r} must be one of {', '.join(get_args(Listed))}")
-        return self.live.call("list", f"queue {queue!r}", now, (to_bytes(queue), state, first, n), _texts)
+        return self.live.on_queue("list", queue, now, (state, first, n), texts)
 
     def cancel(
         self, ids: Sequence[str], *, queue: str = "", only: Role | Literal["any"] | None = "any", now: int | None = None
@@ -81,7 +82,7 @@ class QlessCommands:
     ) -> Call[tuple[str, ...] | None]:
         """Gives a job tags, or takes some: all that it has then. None: there is no such job."""
         args = (change, *map(to_bytes, tags))
-        return self._about("change_tags", job_id, args, lambda reply: _texts(reply[1]) if reply[0] else None, now)
+        return self._about("change_tags", job_id, args, lambda reply: texts(reply[1]) if reply[0] else None, now)
 
     def track(self, job_id: str, *, is_watched: bool = True, now: int | None = None) -> Call[bool]:
         """Has what happens to a job published under its id, or not any more. False: there is no such job."""
@@ -184,19 +185,19 @@ class QlessCommands:
 
     def failed(self, group: str, first: int, n: int) -> Call[tuple[str, ...]]:
         """The ids of jobs that failed in a group, the last one first."""
-        return self.live.call("failed", f"group {group!r}", None, (to_bytes(group), first, n), _texts)
+        return self.live.call("failed", f"group {group!r}", None, (to_bytes(group), first, n), texts)
 
     def tagged(self, tag: str) -> Command[tuple[str, ...]]:
         """The ids of the jobs of a tag, in the order in which they got it."""
-        return Command(("ZRANGE", self._key(f"t:{tag}"), 0, -1), _texts)
+        return Command(("ZRANGE", self._key(f"t:{tag}"), 0, -1), texts)
 
     def top_tags(self, first: int, n: int) -> Command[tuple[str, ...]]:
         """The tags that most jobs have."""
-        return Command(("ZREVRANGE", self._key("tags"), first, first + n - 1), _texts)
+        return Command(("ZREVRANGE", self._key("tags"), first, first + n - 1), texts)
 
     def tracked(self) -> Command[tuple[str, ...]]:
         """The ids of the jobs that are watched, also of those that there are not any more."""
-        return Command(("ZRANGE", self._key("tracked"), 0, -1), _texts)
+        return Command(("ZRANGE", self._key("tracked"), 0, -1), texts)
 
     # Settings
 
@@ -231,10 +232,6 @@ DEFAULTS: Mapping[str, str] = {
     "jobs-history": "604800",
 }
 """What qless tells of options that nobody has set."""
-
-
-def _texts(reply: Any) -> tuple[str, ...]:
-    return tuple(map(to_text, reply))
 
 
 def _counted(reply: Any) -> dict[str, int]:

@@ -5,7 +5,7 @@ command and the caller's clock. So ours, ``lua/*.lua``, write the same keys for 
 other. A consumer is a worker of qless under its own name. What it holds is locked in qless itself: the lock lasts for the
 queue's heartbeat (and the consumer's lease at least), a lost lock is announced, may still be renewed for the grace period, and
 then an attempt is gone. So nothing of ours stands beside the keyspace but who consumes from which queue, and each producer's last
-publication.
+publication. ``purge`` leaves jobs for which others wait: qless cancels them only together.
 
 Three cores are served, which write some things differently; the scripts tell from the jobs of a keyspace which one works on it:
 
@@ -24,30 +24,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from ...schema.connection.call import Argument, Call
 from ...schema.errors import KeyspaceRefused, MalformedValue, UsageError
-from ...schema.live import Failure, ForeignDelivery, ForeignFamily, NewJob, Outcome, Upcoming
+from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import check_name
-from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Purged, Removed, Renewed, Role, Size, Taken, Task
+from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
+from ...schema.native.scripts.results import Found, Removed, Renewed, Role, Task, removed
 from ...schema.text import load_json, show, to_bytes, to_text
+from ..live import Retry, ScriptedFamily, outcome, texts
 from ..numbers import parse_int, parse_number
-from ..side import call, root
 from . import lua_json
 from .core import Core
-
-T = TypeVar("T")
 
 PREFIX = "ql"
 
 OPTIONS = frozenset({"attempts", "retries", "tags", "depends", "throttles", "worker", "move"})
 
 
-class QlessLive(ForeignFamily):
+class QlessLive(ScriptedFamily):
     """The transitions of one keyspace of qless or reqless."""
 
     name: ClassVar[str] = "qless"
@@ -55,26 +53,23 @@ class QlessLive(ForeignFamily):
     can_delay: ClassVar[bool] = True
     has_names: ClassVar[bool] = True
     takes_ids: ClassVar[bool] = True
+    shortest_lease_ms: ClassVar[int] = 0
 
     def __init__(self, prefix: str = PREFIX, side_prefix: str = DEFAULT_PREFIX, core: Core = "") -> None:
         if prefix != PREFIX:
             raise UsageError(f"qless has no other prefix than {PREFIX!r}: leave prefix={prefix!r} out")
         self.prefix = prefix
         self.core = core
-        self._keys = (root(self.name, prefix, side_prefix), to_bytes(f"{prefix}:"))
+        self.side_prefix = side_prefix
 
-    def call(self, script: str, what: str, now: int | None, args: Sequence[Argument], parse: Any) -> Call[Any]:
-        """A call of one of the scripts: all have the time and the core first."""
-        assert __package__
-        return call(__package__, script, self._keys, now, (self.core, *args), parse, f"qless {what}")
-
-    def _of_queue(self, script: str, queue: str, now: int | None, args: Sequence[Argument], parse: Any) -> Call[Any]:
-        return self.call(script, f"queue {queue!r}", now, (to_bytes(queue), *args), parse)
+    @property
+    def fixed(self) -> tuple[Argument, ...]:
+        return (self.core,)
 
     # Before the first write
 
     def look(self) -> Call[None]:
-        return self.call("look", "keyspace", None, (), self._check)
+        return self.on_keyspace("look", None, (), self._check)
 
     def _check(self, reply: Any) -> None:
         server, strange, jobs = reply
@@ -125,28 +120,12 @@ class QlessLive(ForeignFamily):
             job.publication or "",
             job.extra or "",
         )
-        return self._of_queue("put", job.queue, now, args, _put)
+        return self.on_queue("put", job.queue, now, args, _put)
 
     # Consuming
 
-    def take(
-        self,
-        queue: str,
-        consumer: str,
-        n: int,
-        lease_ms: int,
-        *,
-        no_ack: bool = False,
-        delivery_limit: int | None = None,
-        fetch_bytes: int = FETCH_BYTES,
-        tasks: Collection[str] | None = None,
-        now: int | None = None,
-    ) -> Call[Taken]:
-        if tasks is not None and not tasks:
-            n = 0
-        known = sorted(map(to_bytes, tasks)) if tasks else ()
-        args = (to_bytes(consumer), n, lease_ms, fetch_bytes, *known)
-        return self._of_queue("take", queue, now, args, lambda reply: _taken(queue, reply))
+    def _delivery(self, queue: str, *job: Any) -> ForeignDelivery:
+        return delivery(queue, *job)
 
     def complete(
         self, queue: str, consumer: str, results: Sequence[tuple[str, bytes | None]], *, now: int | None = None
@@ -167,66 +146,37 @@ class QlessLive(ForeignFamily):
     ) -> Call[tuple[Outcome, ...]]:
         """Ends jobs that are done, each with new data if it has some, or sends them to their next queue."""
         pairs = [part for job_id, data in jobs for part in (to_bytes(job_id), data or b"")]
-        args = (to_bytes(consumer), to_bytes(next_queue), delay_ms / 1000, name_list(depends or None, "depends"), *pairs)
-        return self._of_queue("complete", queue, now, args, lambda reply: tuple(_OUTCOMES[state] for state in reply))
+        args = (to_bytes(next_queue), delay_ms / 1000, name_list(depends or None, "depends"), *pairs)
+        return self.by_consumer("complete", queue, consumer, now, args, lambda reply: tuple(_OUTCOMES[state] for state in reply))
 
     def fail(
         self, queue: str, consumer: str, job_id: str, failure: Failure, *, data: bytes | None = None, now: int | None = None
     ) -> Call[Outcome]:
         """Raising is final in qless: its own workers end a job so, under ``<queue>-<exception>``."""
-        args = (to_bytes(consumer), to_bytes(job_id), _group(queue, failure), to_bytes(failure.text), data or b"")
-        return self._of_queue("fail", queue, now, args, lambda reply: "failed" if reply else "lost")
+        args = (to_bytes(job_id), _group(queue, failure), to_bytes(failure.text), data or b"")
+        return self.by_consumer("fail", queue, consumer, now, args, outcome)
 
-    def retry(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        delay_ms: int,
-        *,
-        failure: Failure | None,
-        payload: bytes | None = None,
-        extra: bytes | None = None,
-        now: int | None = None,
+    def _end_attempt(
+        self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        """Without a ``failure`` that of the last attempt stands, or qless's own if it was the last one."""
-        group, message = (_group(queue, failure), to_bytes(failure.text)) if failure else (b"", b"")
-        data = b"" if payload is None else check_data(payload)
-        args = (to_bytes(consumer), to_bytes(job_id), max(delay_ms, 0) / 1000, group, message, data, extra or b"")
-        return self._of_queue("retry", queue, now, args, lambda reply: _OUTCOMES[reply[0]])
+        """A retry with a failure of the group '' leaves that of the last attempt, or qless's own if it was the last one."""
+        if retry is None:
+            return self.fail(queue, consumer, job_id, failure, now=now)
+        data = b"" if retry.payload is None else check_data(retry.payload)
+        failed = (_group(queue, failure), to_bytes(failure.text))
+        args = (to_bytes(job_id), retry.delay_ms / 1000, *failed, data, retry.extra or b"")
+        return self.by_consumer("retry", queue, consumer, now, args, lambda reply: _OUTCOMES[reply[0]])
 
-    def progress(
-        self,
-        queue: str,
-        consumer: str,
-        job_id: str,
-        current: float,
-        total: float,
-        data: bytes | None = None,
-        *,
-        now: int | None = None,
-    ) -> Call[bool]:
+    def _progress(self, current: float, total: float, data: bytes | None) -> tuple[Argument, ...]:
         """Stands in the history, where clients of qless log what they like."""
         about: dict[str, Any] = {"current": current, "total": total}
         if data is not None:
             about["data"] = load_json(data)
-        args = (to_bytes(consumer), to_bytes(job_id), json.dumps(about))
-        return self._of_queue("progress", queue, now, args, bool)
-
-    def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        args: list[Argument] = [to_bytes(consumer), "some", *map(to_bytes, ids)]
-        return self._of_queue("release", queue, now, args, lambda reply: tuple(map(bool, reply)))
-
-    def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        args: list[Argument] = [to_bytes(consumer), "all" if ids is None else "some", *map(to_bytes, ids or ())]
-        return self._of_queue("release", queue, now, args, sum)
-
-    def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        return self._of_queue("release", queue, now, (to_bytes(consumer), "leave"), sum)
+        return (json.dumps(about),)
 
     def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
         """Heartbeats of all that the consumer runs. Locks are lost one by one: ``held`` tells what it has left."""
-        return self._of_queue("renew", queue, now, (to_bytes(consumer), lease_ms), lambda _: Renewed.DONE)
+        return self.by_consumer("renew", queue, consumer, now, (lease_ms,), lambda _: Renewed.DONE)
 
     def heartbeat(
         self,
@@ -239,20 +189,7 @@ class QlessLive(ForeignFamily):
     ) -> Call[tuple[float, tuple[str, ...]]]:
         """Heartbeats of some jobs, each with new data if it has some: until when (s), and which it still runs."""
         pairs = [part for job_id, data in jobs for part in (to_bytes(job_id), data or b"")]
-        return self._of_queue("renew", queue, now, (to_bytes(consumer), lease_ms, *pairs), _renewed)
-
-    def held(self, queue: str, consumer: str) -> Call[tuple[str, ...]]:
-        return self._of_queue("held", queue, None, (to_bytes(consumer),), _texts)
-
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        return self._of_queue("size", queue, now, (), _size)
-
-    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
-        """Jobs for which others wait stay: qless cancels them only together."""
-        return self._of_queue("purge", queue, now, (limit,), lambda reply: Purged(reply[0], bool(reply[1])))
-
-    def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> Call[tuple[Upcoming, ...]]:
-        return self._of_queue("upcoming", queue, None, (limit, fetch_bytes), lambda reply: _upcoming(queue, reply))
+        return self.by_consumer("renew", queue, consumer, now, (lease_ms, *pairs), _renewed)
 
     def find(
         self,
@@ -267,24 +204,24 @@ class QlessLive(ForeignFamily):
         """All of them at once: a task's id tells that of its job."""
         start = f"{self.prefix}:"
         pairs = [part for task in task_ids for part in (task, task.removeprefix(start) if task.startswith(start) else "")]
-        return self._of_queue("find", queue, now, (role, *map(to_bytes, pairs)), _found)
+        return self.on_queue("find", queue, now, (role, *map(to_bytes, pairs)), _found)
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """A job for which others wait can't be cancelled: it fails, in the group ``<queue>-revoked``, and they go on waiting."""
         args = (only or "", "1", to_bytes(job_id))
-        return self._of_queue("remove", queue, now, args, lambda reply: roles(reply)[0])
+        return self.on_queue("remove", queue, now, args, lambda reply: roles(reply)[0])
 
     # The system's own clockwork
 
     def timers(self, *, delivery_limit: int | None = None, now: int | None = None) -> Sequence[Call[Any]]:
-        return [self.call("timers", "keyspace", now, (), bool)]
+        return [self.on_keyspace("timers", now, (), bool)]
 
     def signals(self, queue: str) -> tuple[bytes, ...]:
-        start = self._keys[1] + b"q:" + to_bytes(queue)
+        start = self.keys[1] + b"q:" + to_bytes(queue)
         return (start + b"-work", start + b"-scheduled", start + b"-recur")
 
     def schedules(self, queue: str) -> tuple[bytes, ...]:
-        return (self._keys[1] + b"q:" + to_bytes(queue) + b"-scheduled", self._keys[1] + b"paused_queues")
+        return (self.keys[1] + b"q:" + to_bytes(queue) + b"-scheduled", self.keys[1] + b"paused_queues")
 
 
 _OUTCOMES: Mapping[bytes, Outcome] = {
@@ -344,25 +281,12 @@ def _group(queue: str, failure: Failure) -> bytes:
 # Replies
 
 
-def _texts(reply: Any) -> tuple[str, ...]:
-    return tuple(map(to_text, reply))
-
-
 def _put(reply: Any) -> str:
     if reply == [b"both"]:
         raise UsageError("qless-py 0.11 takes no delay together with dependencies: leave one out")
     if reply == [b"missing"]:
         raise UsageError("there is no such job to put again")
     return to_text(reply)
-
-
-def _taken(queue: str, reply: Any) -> Taken:
-    now, event, unknown, *jobs = reply
-    return Taken(True, now, event, tuple(delivery(queue, *job) for job in jobs), unknown=tuple(map(to_text, unknown)))
-
-
-def _upcoming(queue: str, reply: Any) -> tuple[Upcoming, ...]:
-    return tuple(Upcoming(int(due), delivery(queue, *job)) for due, *job in reply)
 
 
 def delivery(queue: str, job_id: bytes, flat: Sequence[bytes]) -> ForeignDelivery:
@@ -409,26 +333,7 @@ def _extra(raw: bytes | None) -> bytes | None:
 
 
 def _renewed(reply: Any) -> tuple[float, tuple[str, ...]]:
-    return float(reply[0]), _texts(reply[1])
-
-
-def _size(reply: Any) -> Size:
-    known, work, due, scheduled, held, blocked, consumers, next_due, now = reply
-    return Size(
-        exists=bool(known),
-        waiting=work + due,
-        due=due,
-        scheduled=scheduled,
-        held=held,
-        dead=0,
-        done=0,
-        consumers=consumers,
-        routes=0,
-        next_due_ms=None if next_due < 0 else next_due,
-        blocked=blocked,
-        outbox=0,
-        now=now,
-    )
+    return float(reply[0]), texts(reply[1])
 
 
 def _found(reply: Any) -> Found:
@@ -436,14 +341,9 @@ def _found(reply: Any) -> Found:
     return Found(jobs, len(jobs), more=False)
 
 
-def _removed(word: bytes) -> Removed | None:
-    role: Any = word.decode()
-    return role or None
-
-
 def roles(reply: Any) -> tuple[Removed | None, ...]:
     """Where cancelled jobs were."""
     if reply[0] == b"depended":
         job, other = map(to_text, reply[1:])
         raise UsageError(f"job {other!r} waits for job {job!r}: cancel both in one call, or take the dependency away first")
-    return tuple(map(_removed, reply))
+    return tuple(map(removed, reply))

@@ -10,9 +10,9 @@ from attrs import frozen
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import UsageError
 from ...schema.job import State
-from ...schema.steering import Action, Outcome, Value
+from ...schema.steering import Action, Value
 from ...schema.text import to_bytes
-from ..steering import ForeignSteering, outcome_of
+from ..steering import ForeignSteering
 from .live import QlessLive, check_data
 
 WAITS = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED})
@@ -36,10 +36,6 @@ class QlessSteering(ForeignSteering):
     }
     can_pause: ClassVar[bool] = True
 
-    def _steer(self, queue: str, job_id: str, action: Action, told: Argument, now: int | None) -> Call[Outcome]:
-        args = (to_bytes(queue), to_bytes(job_id), str(action), told)
-        return self.live.call("steer", f"queue {queue!r}", now, args, outcome_of)
-
     def _told(self, action: Action, value: Value) -> Argument:
         told = super()._told(action, value)
         return check_data(told) if action is Action.EDIT and isinstance(told, bytes) else told
@@ -49,10 +45,10 @@ class QlessSteering(ForeignSteering):
             raise UsageError(f"queue {queue!r} is where the jobs are already; name another queue to move them to")
 
     def pause(self, queue: str, *, now: int | None = None) -> Call[bool]:
-        return self.live.call("pause", f"queue {queue!r}", now, (to_bytes(queue), 1), bool)
+        return self.live.on_queue("pause", queue, now, (1,), bool)
 
     def resume(self, queue: str, *, now: int | None = None) -> Call[bool]:
-        return self.live.call("pause", f"queue {queue!r}", now, (to_bytes(queue), 0), bool)
+        return self.live.on_queue("pause", queue, now, (0,), bool)
 
     def paused(self, queue: str) -> Command[bool]:
         return Command(("SISMEMBER", f"{self.live.prefix}:paused_queues", to_bytes(queue)), bool)

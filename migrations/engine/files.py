@@ -19,8 +19,8 @@ from ...schema.fact import Fact
 from ...schema.rule import Finding
 from ..columnar.rdbcolumns import unproven
 from ..fact_reader import NewFactReader
-from ..rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
-from ..source import open_file, snapshot_paths
+from ..rdbfile import Decoded, NotAPiece, Piece, RdbFile
+from ..source import open_file, snapshot_paths, unread_keys
 from . import Progress, storage
 from .fact_files import WriteFacts
 from .key_rows import KeyRowWriter

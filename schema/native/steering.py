@@ -81,7 +81,7 @@ class NativeSteering(Steering):
     ) -> Call[BulkStep]:
         needs = (1,) if action is Action.CANCEL and with_removed else self._needs(action, value)
         if state not in self.actions[action]:
-            raise UsageError(f"{action} does nothing to a {state} job; it is for {_list(self.actions[action])} ones")
+            raise UsageError(f"{action} does nothing to {state} jobs; it is for {_list(self.actions[action])} ones")
         if limit <= 0:
             raise UsageError(f"limit {limit!r} must be above 0")
         task = chosen.task or ""

@@ -37,7 +37,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if not job.queue:
         yield error(job, "NATIVE-W2", "the job names no queue")
     if job.state not in ROLE_OF:
-        yield error(job, "NATIVE-W3", f"a {job.state} job has no place in a queue")
+        yield error(job, "NATIVE-W3", f"{job.state} jobs have no place in a queue")
     if job.state is State.ACTIVE and (not job.worker or job.lease_expires_at is None):
         yield error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
     if job.state is State.BLOCKED and not job.depends_on:

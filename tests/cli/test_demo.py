@@ -37,5 +37,5 @@ def test_the_demo_refuses_a_database_that_holds_anything(server, client):
     shown = demo("--url", server.url())
     assert shown.returncode == 2
     assert shown.stderr.count("\n") == 1
-    assert "holds 1 keys; the demo needs an empty one" in shown.stderr
+    assert "holds 1 key; the demo needs an empty one" in shown.stderr
     assert client.keys() == [b"mine"]

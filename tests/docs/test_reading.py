@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from ..support.browser import CHROMIUM, NARROW, WIDE, accessibility_violations, browser, console, look
+from ..support.browser import CHROMIUM, NARROW, WIDE, accessibility_violations, console, look
 from .pages import PAGES, ROOT
 
 pytestmark = [
@@ -68,22 +68,6 @@ def served(site: Path) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with browser(tmp_path_factory.mktemp("profile")) as driver:
-        driver.set_script_timeout(600)
-        yield driver
-
-
-@pytest.fixture
-def driver(chrome: Chrome) -> Chrome:
-    """The browser as it is by default."""
-    look(chrome)
-    chrome.get("about:blank")
-    console(chrome)
-    return chrome
 
 
 def width(driver: Chrome) -> int:

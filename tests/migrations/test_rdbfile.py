@@ -126,7 +126,7 @@ def test_keys_that_can_not_be_read_are_counted(client: redis.Redis, server: Serv
     path = saved(client, server, tmp_path)
     findings: list[Finding] = []
     LocalEngine().audit(Address.parse(f"ferryman+rdb://{path}?family=kue"), NOW, findings.append)
-    assert [finding.detail.partition(" of ")[0] for finding in findings if finding.rule == "RDB-1"] == ["1 keys"]
+    assert [finding.detail.partition(" of ")[0] for finding in findings if finding.rule == "RDB-1"] == ["1 key"]
 
 
 def test_several_files_are_one_keyspace(server: Server, client: redis.Redis, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def browser(profile: Path) -> Iterator[webdriver.Chrome]:
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
     try:
         driver.set_page_load_timeout(120)
-        driver.set_script_timeout(120)
+        driver.set_script_timeout(600)  # axe-core takes half a minute for a long page
         yield driver
     finally:
         driver.quit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ..conftest import SERVERS
-from ..support.browser import CHROMIUM, NARROW, WIDE, accessibility_violations, browser, console, look
+from ..support.browser import CHROMIUM, NARROW, WIDE, accessibility_violations, console, look
 from ..support.webpage import WebPage, web_page
 
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Chromium: apt-get install chromium chromium-driver")
@@ -40,21 +40,6 @@ PAGES = {
     "all that match": "bulk?queue=mail&state=failed&task=send",
     "nothing there": "queue?queue=none",
 }
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with browser(tmp_path_factory.mktemp("profile")) as driver:
-        yield driver
-
-
-@pytest.fixture
-def driver(chrome: Chrome) -> Chrome:
-    """The browser as it is by default."""
-    look(chrome)
-    chrome.get("about:blank")
-    console(chrome)
-    return chrome
 
 
 def _job(job_id: str, state: State, name: str = "send", queue: str = "mail") -> Job:

@@ -239,7 +239,7 @@ def test_the_history_of_a_queue_is_drawn_and_told_in_numbers(page: WebPage, serv
     text = page.text("/queue", queue="mail")
     for title in ("Depth", "Throughput, jobs a minute", "Waits", "Runs"):
         assert f"<strong>{title}</strong>" in text
-    assert "of 1 jobs" in text
+    assert "of 1 job" in text
     assert text.count('<svg class="chart"') == 4
     assert page.text("/queue", queue="mail", span="14 days").count('<svg class="chart"') == 4
     assert page.get("/queue", queue="mail", span="a year").status_code == 400

@@ -28,11 +28,6 @@ local RETRY_DELAY = 30000
 -- Longest time that Redis takes for a time to live, ms.
 local LONGEST = 2 ^ 53
 
--- A first write that needs no memory and changes nothing, so that a full server can be drained.
-local function first_write()
-  call('DEL', SIDE .. 'none')
-end
-
 -- All of bee's scripts abort where its options are missing; every hive writes them when it connects.
 local function connect()
   if call('EXISTS', BEE .. 'str:hive:options') == 0 then

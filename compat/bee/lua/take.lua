@@ -8,10 +8,11 @@
 -- ARGV[3]   queue
 -- ARGV[4]   n; 0 only runs the clockwork and beats
 -- ARGV[5]   lease, ms from now
--- ARGV[6]   bytes of data that the reply may have
--- ARGV[7]   '' for jobs of all tasks, else how many names of tasks follow
+-- ARGV[6]   how often a job of a lost consumer is given out again: bee's retries decide that
+-- ARGV[7]   bytes of data that the reply may have
 -- ARGV[8]   '1' if jobs are hashed: who has the hash of another job becomes its duplicate, and is not run
--- ARGV[9…]  the names of tasks
+-- ARGV[9]   '' for jobs of all tasks, else the names of tasks follow
+-- ARGV[10…] the names of tasks
 -- Result    {now, when to take again, {tasks of some jobs that were passed over}, and for each job
 --           {id, score, data, Celery's part, times popped, retries, most retries, priority}}
 --
@@ -19,7 +20,7 @@
 -- read fails; what can't be told apart from a job of somebody else's is passed over.
 
 local queue, room = ARGV[3], math.min(tonumber(ARGV[4]), MAX_PER_CALL)
-local lease, space, hashing = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[8] == '1'
+local lease, space, hashing = tonumber(ARGV[5]), tonumber(ARGV[7]), ARGV[8] == '1'
 local waiting, worker = set_of('queue', queue), HIVE .. ':' .. queue
 
 local SHORT = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t'}
@@ -27,9 +28,6 @@ local SHORT = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', [
 -- Longest data that is hashed, bytes, and longest of a job that ended which is compared: it takes the server some milliseconds.
 local MOST_HASHED = 65536
 local MOST_COMPARED = 4096
-
--- So many tasks that the consumer does not know are named.
-local MOST_UNKNOWN = 10
 
 local ENDED = {completed = true, failed = true, duplicate = true, canceled = true, expired = true}
 
@@ -130,11 +128,11 @@ local function uses_hashes()
 end
 
 local function is_wanted(part)
-  if ARGV[7] == '' then
+  if ARGV[9] == '' then
     return true
   end
   local task = part and part.task or queue
-  for i = 9, 8 + tonumber(ARGV[7]) do
+  for i = 10, #ARGV do
     if ARGV[i] == task then
       return true
     end
@@ -231,15 +229,14 @@ local function deliver(now, job)
   }
 end
 
--- Takes jobs from the head of the queue. Returns them, tasks of jobs that were passed over, and whether it has stopped before there
--- was no room or no job.
+-- Takes jobs from the head of the queue. Returns them, and whether it has stopped before there was no room or no job.
 local function take_jobs(now)
-  local taken, unknown, named, from, looked, passed, used = {}, {}, {}, 0, 0, 0, 0
+  local taken, from, looked, passed, used = {}, 0, 0, 0, 0
   local most = share(now)
   while #taken < most and looked < MAX_PER_CALL do
     local heads = call('ZRANGE', waiting, from, from + 99, 'WITHSCORES')
     if #heads == 0 then
-      return taken, unknown, false
+      return taken, false
     end
     for i = 1, #heads, 2 do
       local job, leaves, task = read_job(heads[i], heads[i + 1])
@@ -248,12 +245,11 @@ local function take_jobs(now)
         call('ZREM', waiting, heads[i])
       elseif not job then
         from, passed = from + 1, passed + 1
-        if task and not named[task] and #unknown < MOST_UNKNOWN then
-          named[task] = true
-          append(unknown, task)
+        if task then
+          note_unknown(task)
         end
       elseif #taken > 0 and used + job.bytes > space then
-        return taken, unknown, true
+        return taken, true
       else
         append(taken, deliver(now, job))
         used = used + job.bytes
@@ -267,7 +263,7 @@ local function take_jobs(now)
       from = from + now * 7919 % math.max(1, call('ZCARD', waiting) - from)
     end
   end
-  return taken, unknown, looked >= MAX_PER_CALL and passed < looked
+  return taken, looked >= MAX_PER_CALL and passed < looked
 end
 
 -- When this consumer should take again, if nothing wakes it.
@@ -291,9 +287,9 @@ return reply_of(function()
   beat(now, queue)
   local more = run_timers(now, queue, MAX_PER_CALL)
   end_leases(now, queue, MAX_PER_CALL)
-  local taken, unknown, is_cut = {}, {}, false
+  local taken, is_cut = {}, false
   if room > 0 then
-    taken, unknown, is_cut = take_jobs(now)
+    taken, is_cut = take_jobs(now)
   end
   local event = (more or is_cut) and now or next_event(now, #taken >= room)
   local reply = {now, event, unknown}

@@ -60,11 +60,6 @@ local function digits(number)
   return string.format('%.0f', number)
 end
 
--- Changes nothing, and needs no memory: so a server at maxmemory lets the script go on.
-local function first_write()
-  call('SREM', SIDE .. 'queues', '')
-end
-
 -- JSON
 
 -- Documents of more bytes are not parsed as a whole: that takes as long as to read them a hundred times.
@@ -85,52 +80,17 @@ local function parsed(text)
   return nil, string.find(tostring(value), 'nested', 1, true) ~= nil
 end
 
--- The position behind a string that begins at `at`. Like the next ones: an error for text that ends too early.
-local function string_end(text, at)
-  at = at + 1
-  while true do
-    local found = string.find(text, '["\\]', at)
-    if string.byte(text, found) == 34 then
-      return found + 1
-    end
-    at = found + 2
-  end
-end
-
--- The position behind a value that begins at `at`.
-local function value_end(text, at)
-  local first = string.byte(text, at)
-  if first == 34 then
-    return string_end(text, at)
-  end
-  if first ~= 123 and first ~= 91 then
-    return (string.find(text, '[%s,}%]]', at))
-  end
-  local depth = 0
-  repeat
-    local found = string.find(text, '["{}%[%]]', at)
-    local byte = string.byte(text, found)
-    if byte == 34 then
-      at = string_end(text, found)
-    else
-      depth = depth + ((byte == 123 or byte == 91) and 1 or -1)
-      at = found + 1
-    end
-  until depth == 0
-  return at
-end
-
 -- The member whose name begins at `at`: its name, and where its value begins.
 local function member_at(text, at)
-  local behind = string_end(text, at)
-  return string.sub(text, at + 1, behind - 2), string.find(text, '[^%s:]', behind)
+  local last = string_end(text, at)
+  return string.sub(text, at + 1, last - 1), string.find(text, '[^%s:]', last + 1)
 end
 
 -- Whether the members of the whole document go on at `at`, and not those of an object within: the brace that ends them is the last.
 local function is_outermost(text, at)
   repeat
     local _, start = member_at(text, string.find(text, '"', at, true))
-    at = string.find(text, '[,}]', value_end(text, start))
+    at = string.find(text, '[,}]', value_end(text, start) + 1)
   until string.byte(text, at) == 125
   return not string.find(text, '%S', at + 1)
 end
@@ -166,7 +126,7 @@ local function members_of(text)
   while string.byte(text, at) == 34 do
     local name, start = member_at(text, at)
     local is_large = name == 'data' and #text - start > SMALL
-    local stop = is_large and is_saved_by_kickq(names) and payload_end(text, start) or value_end(text, start)
+    local stop = is_large and is_saved_by_kickq(names) and payload_end(text, start) or value_end(text, start) + 1
     if not texts[name] then
       append(names, name)
     end

@@ -4,7 +4,7 @@
 -- ARGV[4]   queue
 -- ARGV[5]   consumer
 -- ARGV[6…]  ids
--- Result    for each, 1, or 0 for one that was not the consumer's any more
+-- Result    for each 'completed', or 'lost': it was not the consumer's any more
 --
 -- kickq keeps no results.
 
@@ -22,7 +22,7 @@ return reply_of(function()
       finish(job, now, 'success', total)
       leave_run(queue, id, true)
     end
-    append(ended, job and 1 or 0)
+    append(ended, job and 'completed' or 'lost')
   end
   return ended
 end)

@@ -8,15 +8,11 @@
 -- ARGV[7]   how many have been scanned
 -- ARGV[8]   what the task ids begin with of jobs that kickq's own producers made
 -- ARGV[9…]  task ids
--- Result    {1 if there is more, how many were scanned, {id, task id …}}
+-- Result    {1 if there is more, how many were scanned, {id, task id, '' …}}
 
 local queue, limit, seen = ARGV[4], math.min(tonumber(ARGV[6]), MAX_PER_CALL), tonumber(ARGV[7])
 local is_scheduled = ARGV[5] == 'scheduled'
-
-local wanted = {}
-for i = 9, #ARGV do
-  wanted[ARGV[i]] = true
-end
+local wanted = set_from(9)
 
 local function task_id_of(id, extra)
   local known = extra and parsed(extra)
@@ -38,6 +34,7 @@ return reply_of(function()
       local task_id = task_id_of(ids[i], record[1])
       if wanted[task_id] then
         append(found, ids[i], task_id)
+        append(found, '')
       end
     end
   end

@@ -3,18 +3,13 @@
 -- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
 -- ARGV[4]   queue
 -- ARGV[5]   consumer
--- ARGV[6…]  ids to look at; none: all
 -- Result    {id …}
 
 local queue, consumer = ARGV[4], ARGV[5]
 
 return reply_of(function()
-  local ids = {}
-  for i = 6, #ARGV do
-    append(ids, holds(queue, consumer, ARGV[i]) and ARGV[i] or nil)
-  end
   local held = {}
-  for _, id in ipairs(#ARGV > 5 and ids or held_by(queue, consumer, MAX_PER_CALL)) do
+  for _, id in ipairs(held_by(queue, consumer, MAX_PER_CALL)) do
     append(held, attempt('HGET', JOB .. id, 'state') == 'processing' and id or nil)
   end
   return held

@@ -2,7 +2,7 @@
 --
 -- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
 -- ARGV[4]   queue
--- Result    {now, waiting, due, scheduled, held, consumers, next due ms or -1}
+-- Result    {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 --
 -- `held` are those of our consumers: kickq's own leave no trace by queue. One zset has what is scheduled of all queues: of that, the
 -- first MAX_PER_CALL are looked at.
@@ -25,5 +25,6 @@ return reply_of(function()
     end
   end
   local consumers = call('ZCOUNT', SIDE .. 'consumers:' .. queue, '(' .. digits(now), '+inf')
-  return {now, call('LLEN', QUEUE .. queue), due, scheduled, call('HLEN', SIDE .. 'held:' .. queue), consumers, next_due}
+  local waiting, held = call('LLEN', QUEUE .. queue) + due, call('HLEN', SIDE .. 'held:' .. queue)
+  return {1, waiting, due, scheduled, held, 0, 0, 0, consumers, next_due, now}
 end)

@@ -10,7 +10,7 @@
 -- ARGV[9]   bytes of documents that the reply may have
 -- ARGV[10]   '1': only jobs of the tasks that follow
 -- ARGV[11…]  tasks
--- Result    {now, next event ms, {id, lapses, itemData, ferryman or ''} …}; the next event is now if there is more to take
+-- Result    {now, next event ms, {}, {id, lapses, itemData, ferryman or ''} …}; the next event is now if there is more to take
 --
 -- What no worker can run is left as kickq's own leaves it: out of the list, its record as it was. Jobs of other tasks stay where
 -- they are. Where those are more than MAX_PER_CALL, a call also looks at a part of the list that changes every second.
@@ -22,10 +22,7 @@ local LIST = QUEUE .. queue
 -- Ids that one look at the list gets, at least.
 local CHUNK = 20
 
-local wanted = {}
-for i = 11, #ARGV do
-  wanted[ARGV[i]] = true
-end
+local wanted = set_from(11)
 
 -- Whether a job is for this consumer: its task is the one in what Celery knows of it, or else that of the queue.
 local function is_wanted(extra)
@@ -95,7 +92,7 @@ return reply_of(function()
       look_from((1 + math.floor(now / 1000) % math.ceil(rest / MAX_PER_CALL)) * MAX_PER_CALL)
     end
   end
-  local taken = {now, 0}
+  local taken = {now, 0, {}}
   for _, job in ipairs(chosen) do
     begin_run(queue, consumer, job, now)
     call('LREM', LIST, 1, job.id)

@@ -23,11 +23,6 @@ local UNACKED, INDEX = KEYS[2] .. ARGV[4], KEYS[2] .. ARGV[5]
 local VISIBILITY = tonumber(ARGV[6])
 local MARKS = KEYS[1] .. 'marks:'
 
--- A first write that needs no memory and changes nothing: a full server can be drained.
-local function first_write()
-  call('ZREMRANGEBYRANK', INDEX, 1, 0)
-end
-
 -- The parts of a text between separators.
 local function split(text, separator)
   local parts, from = {}, 1
@@ -78,46 +73,15 @@ local function quoted(text)
   return '"' .. string.gsub(string.gsub(text, '["\\%c]', control), '[\194-\244][\128-\191]+', escaped) .. '"'
 end
 
--- The end of the JSON string that begins at a place.
-local function end_of_string(text, at)
-  repeat
-    at = string.find(text, '"', at + 1, true)
-    local back = at - 1
-    while string.byte(text, back) == 92 do
-      back = back - 1
-    end
-  until (at - back) % 2 == 1
-  return at
-end
-
--- The end of the JSON value that begins at a place.
-local function end_of(text, at)
-  if not string.find(text, '^["{%[]', at) then
-    return (string.find(text, '[,%]}%s]', at) or #text + 1) - 1
-  end
-  local depth = 0
-  repeat
-    at = string.find(text, '["{}%[%]]', at)
-    local char = string.sub(text, at, at)
-    if char == '"' then
-      at = end_of_string(text, at)
-    else
-      depth = depth + ((char == '{' or char == '[') and 1 or -1)
-    end
-    at = at + 1
-  until depth == 0
-  return at - 1
-end
-
 -- The members of the JSON object that begins at a place, name -> {first, last} of the value, and where the object ends.
 local function members(text, at)
   local found = {}
   at = string.find(text, '%S', at + 1)
   while string.sub(text, at, at) == '"' do
-    local last = end_of_string(text, at)
+    local last = string_end(text, at)
     local name = string.sub(text, at + 1, last - 1)
     local first = string.find(text, '[^%s:]', last + 1)
-    found[name] = {first, end_of(text, first)}
+    found[name] = {first, value_end(text, first)}
     at = string.find(text, '[^%s,]', found[name][2] + 1)
   end
   return found, at
@@ -187,21 +151,8 @@ end
 
 -- A moment in ms as ISO 8601, UTC.
 local function iso(ms)
-  local seconds = math.floor(ms / 1000)
-  local days, rest = math.floor(seconds / 86400), seconds % 86400
-  -- The civil date of a day's number, by eras of 400 years that begin in March.
-  local shifted = days + 719468
-  local era = math.floor(shifted / 146097)
-  local day = shifted - era * 146097
-  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
-  day = day - (365 * year + math.floor(year / 4) - math.floor(year / 100))
-  local month = math.floor((5 * day + 2) / 153)
-  day = day - math.floor((153 * month + 2) / 5) + 1
-  year = year + era * 400 + (month >= 10 and 1 or 0)
-  month = month < 10 and month + 3 or month - 9
-  local time = string.format('%02d:%02d:%02d', math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
   local fraction = ms % 1000 > 0 and string.format('.%03d000', ms % 1000) or ''
-  return string.format('%04d-%02d-%02dT%s%s+00:00', year, month, day, time, fraction)
+  return calendar(math.floor(ms / 1000)) .. fraction .. '+00:00'
 end
 
 -- Buckets and bindings
@@ -343,7 +294,7 @@ local function unacked(tag)
   if not at then
     return nil
   end
-  text = string.sub(text, at, end_of(text, at))
+  text = string.sub(text, at, value_end(text, at))
   local message = message_in(text)
   if not message then
     return nil

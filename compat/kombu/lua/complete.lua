@@ -4,7 +4,7 @@
 -- ARGV[7]   queue
 -- ARGV[8]   consumer
 -- ARGV[9…]  delivery tags
--- Result    for each tag 1, or 0 for one that this consumer does not have (any more)
+-- Result    for each tag 'removed', or 'lost' for one that this consumer does not have (any more)
 
 local queue, consumer = ARGV[7], ARGV[8]
 
@@ -17,7 +17,7 @@ return reply_of(function()
       end_message(ARGV[i])
       unmark(queue, ARGV[i])
     end
-    append(verdicts, is_own and 1 or 0)
+    append(verdicts, is_own and 'removed' or 'lost')
   end
   return verdicts
 end)

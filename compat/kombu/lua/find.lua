@@ -13,10 +13,7 @@ local queue, limit, seen = ARGV[7], math.min(tonumber(ARGV[8]), MAX_PER_CALL), t
 -- Bytes of messages that one call looks at, messages read at once, and the most ids that are looked for before parsing.
 local MOST_BYTES, PAGE, FEW = 4194304, 50, 20
 
-local wanted = {}
-for i = 10, #ARGV do
-  wanted[ARGV[i]] = true
-end
+local wanted = set_from(10)
 
 local function may_be_wanted(text)
   if #ARGV - 9 > FEW then

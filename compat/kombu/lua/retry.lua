@@ -6,19 +6,19 @@
 -- ARGV[9]    delivery tag
 -- ARGV[10]   in how many ms it is due
 -- ARGV[11]   the message that takes its place, '' for the same with one retry more
--- Result     1, or 0 if this consumer does not have it (any more)
+-- Result     'waiting', or 'lost' if this consumer does not have it (any more)
 
 local queue, consumer, tag, delay, text = ARGV[7], ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11]
 
 return reply_of(function()
   local now = clock()
   if not owns(queue, consumer, tag) then
-    return 0
+    return 'lost'
   end
   if text == '' then
     local found, _, _, message = unacked(tag)
     if not found then
-      return 0
+      return 'lost'
     end
     text = found
     text = with_member(text, {'headers', 'retries'}, string.format('%.0f', (tonumber(headers_of(message).retries) or 0) + 1))
@@ -30,5 +30,5 @@ return reply_of(function()
   call('LPUSH', bucket(queue, step_of(message and message.properties.priority)), text)
   end_message(tag)
   unmark(queue, tag)
-  return 1
+  return 'waiting'
 end)

@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV[1…6]   see _common.lua
 -- ARGV[7]   queue
--- Result    {now, waiting, had by consumers of ours, how many of those there are}
+-- Result    {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 
 local queue = ARGV[7]
 
@@ -11,5 +11,6 @@ return reply_of(function()
   for _, step in ipairs(steps_of()) do
     waiting = waiting + call('LLEN', bucket(queue, step))
   end
-  return {clock(), waiting, call('HLEN', SIDE .. 'held:' .. queue), call('ZCARD', SIDE .. 'consumers:' .. queue)}
+  local held, consumers = call('HLEN', SIDE .. 'held:' .. queue), call('ZCARD', SIDE .. 'consumers:' .. queue)
+  return {1, waiting, 0, 0, held, 0, 0, 0, consumers, -1, clock()}
 end)

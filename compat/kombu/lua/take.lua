@@ -32,14 +32,7 @@ local CURSOR_LIFE = 10000
 -- Bytes of a body that are decoded to find the name of its task, where no header says it (protocol 1).
 local MOST_BODY = 65536
 
-local wanted = ARGV[13] == '1' and {}
-for i = 14, wanted and #ARGV or 0 do
-  wanted[ARGV[i]] = true
-end
-
--- Tasks of messages that are left to others, a few of them.
-local UNKNOWN = 5
-local unknown, is_named = {}, {}
+local wanted = ARGV[13] == '1' and set_from(14)
 
 local ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
 
@@ -73,10 +66,7 @@ local function wants(message)
   if not wanted or wanted[task] then
     return true
   end
-  if not is_named[task] and #unknown < UNKNOWN then
-    is_named[task] = true
-    append(unknown, task)
-  end
+  note_unknown(task)
   return false
 end
 

@@ -40,11 +40,6 @@ local FIELDS = {
 -- What kue before 0.8 publishes.
 local OLD_EVENTS = {progress = true, complete = true, failed = true, promotion = true}
 
--- Every script that does not add jobs begins with a write that needs no memory, so that a full server can be drained.
-local function first_write()
-  call('DEL', SIDE .. 'none')
-end
-
 local function job_key(id)
   return P .. 'job:' .. id
 end

@@ -5,19 +5,15 @@
 -- KEYS[2]  P
 -- ARGV[1]  now
 -- ARGV[2]  type
--- ARGV[3]  'inactive' or 'delayed'
+-- ARGV[3]  'waiting' or 'scheduled'
 -- ARGV[4]  most jobs to look at
 -- ARGV[5]  how many have been looked at
 -- ARGV[6]  what the id of a task begins with that is no more than a job of kue
 -- ARGV[7…] task ids
 -- Result   {1 if there is more, how many were looked at, {id, task id, '' …}}
 
-local queue, state, limit, seen, prefix = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-
-local wanted = {}
-for i = 7, #ARGV do
-  wanted[ARGV[i]] = true
-end
+local queue, limit, seen, prefix = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local wanted, state = set_from(7), ARGV[3] == 'waiting' and 'inactive' or 'delayed'
 
 local function task_of(id)
   local extra = attempt('HGET', job_key(id), 'ferryman')

@@ -4,7 +4,7 @@
 -- KEYS[2]  P
 -- ARGV[1]  now
 -- ARGV[2]  type
--- Result   {now, inactive, of the delayed: due, delayed, active, complete, failed, consumers, when the first delayed one is due or -1}
+-- Result   {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 --
 -- Due jobs, and the next one, are looked for among so many of the first delayed jobs of all types.
 
@@ -33,11 +33,12 @@ end
 return reply_of(function()
   local now = clock()
   local due, first = delayed_ones(now)
-  local reply = {number_text(now), call('ZCARD', by_type(queue, 'inactive')), due}
-  for _, state in ipairs({'delayed', 'active', 'complete', 'failed'}) do
-    append(reply, call('ZCARD', by_type(queue, state)))
+  local function count(state)
+    return call('ZCARD', by_type(queue, state))
   end
-  append(reply, call('ZCOUNT', SIDE .. 'consumers:' .. queue, '(' .. number_text(now), '+inf'))
-  append(reply, number_text(first))
-  return reply
+  local consumers = call('ZCOUNT', SIDE .. 'consumers:' .. queue, '(' .. number_text(now), '+inf')
+  return {
+    1, count('inactive') + due, due, count('delayed') - due, count('active'), 0, count('failed'), count('complete'), consumers,
+    number_text(first), number_text(now),
+  }
 end)

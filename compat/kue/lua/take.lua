@@ -26,24 +26,7 @@ local INDEX = by_type(queue, 'inactive')
 -- Jobs that one call promotes, fails or gives back at most, beside those that it takes.
 local CHORES = 200
 
-local wanted
-if ARGV[9] == '1' then
-  wanted = {}
-  for i = 10, #ARGV do
-    wanted[ARGV[i]] = true
-  end
-end
-
--- Tasks of jobs that were left for others; so many are named at most.
-local MOST_UNKNOWN = 10
-local unknown, is_named = {}, {}
-
-local function leave(task)
-  if not is_named[task] and #unknown < MOST_UNKNOWN then
-    is_named[task] = true
-    append(unknown, task)
-  end
-end
+local wanted = ARGV[9] == '1' and set_from(10)
 
 local function task_of(extra)
   local fine, found = pcall(cjson.decode, extra or '')
@@ -114,7 +97,7 @@ local function take_from(from, now, taken, used)
         local data, extra = content[1] or '{}', content[2]
         local task = wanted and task_of(extra)
         if wanted and not wanted[task] then
-          leave(task)
+          note_unknown(task)
           from = from + 1
         elseif not is_readable(data) then
           job.state = 'inactive'

@@ -6,7 +6,7 @@
 -- ARGV[2]  type
 -- ARGV[3]  most jobs
 -- ARGV[4]  bytes of payloads that the reply may have; one job comes at any rate
--- Result   {{when it is due, ms, and what described() says} …}
+-- Result   {{when it is due, ms, and what described() says …} …}
 --
 -- One index has the delayed jobs of all types: MAX_PER_CALL of them are looked at, the next ones, or, where the index is by priority,
 -- those of the type alone.
@@ -48,7 +48,7 @@ return reply_of(function()
       if #jobs > 0 and used > space then
         break
       end
-      append(jobs, {number_text(math.ceil(pair[1])), described(job, data, content[2])})
+      append(jobs, {number_text(math.ceil(pair[1])), unpack(described(job, data, content[2]))})
     end
   end
   return jobs

@@ -60,11 +60,6 @@ local function cursors(queue)
   return SIDE .. 'cursors:' .. queue
 end
 
--- A first write that changes nothing and needs no memory, so that a full server lets the script go on.
-local function first_write(queue)
-  call('ZREM', leases(queue), '')
-end
-
 -- Times: whole seconds and microseconds, which is how precise the program is
 
 -- This moment.
@@ -93,22 +88,9 @@ local function seconds_text(at)
   return string.format('%.0f', at.seconds) .. '.' .. (fraction == '' and '0' or fraction)
 end
 
--- ISO 8601 in UTC, as Python shows it: without a fraction where that is 0. The days of the Gregorian calendar are counted from the
--- first of March, so that a leap day ends a year, in eras of 400 years.
+-- ISO 8601 in UTC, as Python shows it: without a fraction where that is 0.
 local function iso_text(at)
-  local days, rest = math.floor(at.seconds / 86400) + 719468, at.seconds % 86400
-  local era = math.floor(days / 146097)
-  local day_of_era = days - era * 146097
-  local leaps = math.floor(day_of_era / 1460) - math.floor(day_of_era / 36524) + math.floor(day_of_era / 146096)
-  local year = math.floor((day_of_era - leaps) / 365)
-  local day_of_year = day_of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
-  local from_march = math.floor((5 * day_of_year + 2) / 153)
-  local day = day_of_year - math.floor((153 * from_march + 2) / 5) + 1
-  local month = from_march < 10 and from_march + 3 or from_march - 9
-  year = year + era * 400 + (month <= 2 and 1 or 0)
-  local time = string.format('%02d:%02d:%02d', math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
-  local fraction = at.micros > 0 and string.format('.%06d', at.micros) or ''
-  return string.format('%04d-%02d-%02dT', year, month, day) .. time .. fraction .. 'Z'
+  return calendar(at.seconds) .. (at.micros > 0 and string.format('.%06d', at.micros) or '') .. 'Z'
 end
 
 -- The score in jobs_dispatched of what is leased for so many ms from a moment: 9 s before the end, but for a shorter lease the
@@ -118,45 +100,6 @@ local function lease_score(at, ms)
 end
 
 -- JSON: changed as text, because decoding and encoding it in Lua loses long numbers, empty lists and the order
-
--- The end of a string that begins at `from`.
-local function string_end(text, from)
-  local at = from + 1
-  while true do
-    at = string.find(text, '["\\]', at)
-    if string.sub(text, at, at) == '"' then
-      return at
-    end
-    at = at + 2
-  end
-end
-
--- The end of a value that begins at `from`.
-local function value_end(text, from)
-  local first = string.sub(text, from, from)
-  if first == '"' then
-    return string_end(text, from)
-  end
-  if first ~= '{' and first ~= '[' then
-    return string.find(text, '[,%]}%s]', from) - 1
-  end
-  local depth, at = 0, from
-  while true do
-    at = string.find(text, '["{}%[%]]', at)
-    local found = string.sub(text, at, at)
-    if found == '"' then
-      at = string_end(text, at)
-    elseif found == '{' or found == '[' then
-      depth = depth + 1
-    else
-      depth = depth - 1
-      if depth == 0 then
-        return at
-      end
-    end
-    at = at + 1
-  end
-end
 
 -- Calls `see(name, from, to)` for each member of an object: its name, and where its value stands.
 local function each_member(text, see)

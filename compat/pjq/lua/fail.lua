@@ -7,16 +7,16 @@
 -- ARGV[3]   consumer
 -- ARGV[4]   id
 -- ARGV[5]   its stderr, a JSON string
--- Result    1, or 0 if it was lost: then nothing was written
+-- Result    'failed', or 'lost': then nothing was written
 
 local queue, consumer, id = ARGV[2], ARGV[3], ARGV[4]
 
 return reply_of(function()
   local at = moment()
-  first_write(queue)
+  first_write()
   if not (is_held(queue, consumer, id) and is_whole(queue, id)) then
-    return 0
+    return 'lost'
   end
   finish(queue, at, consumer, id, {'exitcode', '1', 'stdout', '""', 'stderr', ARGV[5]})
-  return 1
+  return 'failed'
 end)

@@ -14,11 +14,7 @@
 -- From the head, where new jobs arrive: they only make it look at some twice.
 
 local queue, is_waiting, limit, seen, prefix = ARGV[2], ARGV[3] == 'waiting', tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-
-local wanted = {}
-for i = 7, #ARGV do
-  wanted[ARGV[i]] = true
-end
+local wanted = set_from(7)
 
 local function task_of(id)
   local extra = extra_of(attempt('HGET', record_of(id), 'ferryman'))

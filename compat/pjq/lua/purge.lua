@@ -41,7 +41,7 @@ local function portion()
 end
 
 return reply_of(function()
-  first_write(queue)
+  first_write()
   local waiting = portion()
   local ids, is_left = {}, {}
   if waiting > 0 then

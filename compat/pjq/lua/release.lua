@@ -5,22 +5,16 @@
 -- ARGV[1]   now
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
--- ARGV[4]   'some', 'all' that it holds, or 'leave': all, and the consumer ends; at most MAX_PER_CALL of all
--- ARGV[5…]  the ids of some
+-- ARGV[4]   'requeue' or 'some': these ids; 'all' that it holds; 'leave': all, and the consumer goes; at most MAX_PER_CALL of all
+-- ARGV[5…]  ids
 -- Result    for each job 1, or 0 if it was lost
 
 local queue, consumer, which = ARGV[2], ARGV[3], ARGV[4]
 
 return reply_of(function()
-  first_write(queue)
-  local ids = {}
-  if which == 'some' then
-    for i = 5, #ARGV do
-      append(ids, ARGV[i])
-    end
-  else
-    ids = held_by(queue, consumer, MAX_PER_CALL)
-  end
+  first_write()
+  local is_all = which == 'all' or which == 'leave'
+  local ids = is_all and held_by(queue, consumer, MAX_PER_CALL) or args_from(5)
   local ours, is_back = {}, {}
   for _, id in ipairs(ids) do
     if is_held(queue, consumer, id) and is_whole(queue, id) then

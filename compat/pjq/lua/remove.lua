@@ -24,7 +24,7 @@ local function has_failed()
 end
 
 return reply_of(function()
-  first_write(queue)
+  first_write()
   local is_dispatched = call('ZSCORE', dispatched(queue), id)
   local is_delayed = is_dispatched and is_leased(queue, id) and not holder_of(queue, id)
   if is_dispatched and not is_delayed or call('ZSCORE', processing(queue), id) then

@@ -12,7 +12,7 @@ local queue, consumer, lease_ms = ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 return reply_of(function()
   local at = moment()
-  first_write(queue)
+  first_write()
   if not renew_lease(queue, consumer, milliseconds(at) + lease_ms) then
     return 0
   end

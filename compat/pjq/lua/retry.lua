@@ -39,7 +39,7 @@ end
 
 return reply_of(function()
   local at = moment()
-  first_write(queue)
+  first_write()
   if not (is_held(queue, consumer, id) and is_whole(queue, id)) then
     return 'lost'
   end

@@ -12,9 +12,9 @@
 -- ARGV[7]   bytes of payloads that the reply may have; one job comes at least
 -- ARGV[8]   '1' if only jobs of some names are wanted
 -- ARGV[9…]  those names
--- Result    {now ms, next event ms, {for each job {id, the job as its worker is given it, name or '', extra or '', attempts, lapses,
---           1 if it was dispatched before}}, names of jobs that are not wanted, a few}; the next event is now if there is more to
---           take
+-- Result    {now ms, next event ms, {names of jobs that are not wanted, a few}, and for each job {id, the job as its worker is given
+--           it, name or '', extra or '', attempts, lapses, 1 if it was dispatched before}}; the next event is now if there is more
+--           to take
 --
 -- What is not wanted, is damaged, or is at work already stays in its place: the program's own workers may want it, and a job that was
 -- added twice runs twice, but not at once. A call looks at MAX_PER_CALL ids; where it left off, the consumer's next call goes on.
@@ -36,20 +36,16 @@ for i = 9, #ARGV do
 end
 is_plain = is_plain and not wanted[queue]
 
--- Most names of jobs that are not wanted, and most of those that are parsed for nothing but that.
-local NAMED, PARSED = 10, 50
-
-local unknown, is_unknown, parsed = {}, {}, 0
+-- Most jobs that are parsed for nothing but the name of one that is not wanted.
+local PARSED = 50
+local parsed = 0
 
 -- Whether a job of this name is wanted; notes it if not.
 local function is_wanted(name)
   if not wanted or wanted[name] then
     return true
   end
-  if #unknown < NAMED and not is_unknown[name] then
-    is_unknown[name] = true
-    append(unknown, name)
-  end
+  note_unknown(name)
   return false
 end
 
@@ -165,7 +161,7 @@ end
 return reply_of(function()
   local at = moment()
   local now = milliseconds(at)
-  first_write(queue)
+  first_write()
   lease_to(queue, consumer, now + lease_ms) -- first of all: it must not lapse itself in this call
   local more = tend(queue, at, limit)
   local skipped = tonumber(attempt('HGET', cursors(queue), consumer) or 0)
@@ -186,5 +182,5 @@ return reply_of(function()
   elseif skipped > 0 then
     call('HDEL', cursors(queue), consumer)
   end
-  return {now, more and now or next_event(now), taken, unknown}
+  return {now, more and now or next_event(now), unknown, unpack(taken)}
 end)

@@ -9,7 +9,7 @@
 return reply_of(function()
   local at = moment()
   for _, queue in ipairs(served_queues()) do
-    first_write(queue)
+    first_write()
     if tend(queue, at, tonumber(ARGV[2]) or math.huge) then
       return 1
     end

@@ -14,12 +14,6 @@ local QUEUE = QL .. 'q:'
 
 local DAY = 86400
 
--- The first write of all scripts but those that make jobs: it changes nothing and needs no memory, so that a server at maxmemory lets
--- jobs be taken and ended.
-local function first_write()
-  call('DEL', SIDE .. 'none')
-end
-
 -- This moment in seconds, as qless counts.
 local function seconds()
   if ARGV[1] ~= '' then

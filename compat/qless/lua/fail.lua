@@ -10,7 +10,7 @@
 -- ARGV[6]  group
 -- ARGV[7]  message
 -- ARGV[8]  data, JSON, '' that which it has
--- Result   1; 0 if the worker did not run it in this queue any more
+-- Result   'failed', or 'lost': the worker did not run it in this queue any more
 
 local queue, worker, id, group, message, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
@@ -19,7 +19,7 @@ return reply_of(function()
   first_write()
   local held = held_by_worker(queue, worker, id, 'throttles')
   if not held then
-    return 0
+    return 'lost'
   end
   publish('log', {jid = id, event = 'failed', worker = worker, group = group, message = message})
   publish_if_tracked('failed', id)
@@ -37,5 +37,5 @@ return reply_of(function()
   if held[1] then
     release_throttles(now, id, held[1])
   end
-  return 1
+  return 'failed'
 end)

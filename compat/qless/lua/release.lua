@@ -7,7 +7,8 @@
 -- ARGV[2]   core
 -- ARGV[3]   queue
 -- ARGV[4]   worker
--- ARGV[5]   'some': of these ids; 'all': up to MAX_PER_CALL of all that it holds; 'leave': the same, and the worker leaves the queue
+-- ARGV[5]   'requeue' or 'some': these ids; 'all' that it holds; 'leave': all, and the worker leaves the queue; at most MAX_PER_CALL
+--           of all
 -- ARGV[6…]  ids
 -- Result    for each job 1, or 0 if the worker did not run it in this queue any more
 
@@ -32,13 +33,8 @@ end
 return reply_of(function()
   local now = seconds()
   first_write()
-  local ids, released = {}, {}
-  for i = 6, #ARGV do
-    append(ids, ARGV[i])
-  end
-  if which ~= 'some' then
-    ids = running_jobs(queue, worker, MAX_PER_CALL)
-  end
+  local is_all = which == 'all' or which == 'leave'
+  local ids, released = is_all and running_jobs(queue, worker, MAX_PER_CALL) or args_from(6), {}
   for _, id in ipairs(ids) do
     append(released, release(now, id))
   end

@@ -5,7 +5,7 @@
 -- ARGV[1]  now
 -- ARGV[2]  core
 -- ARGV[3]  queue
--- Result   {known, work, due, scheduled later, locks, depends and throttled, consumers of ours, next due ms or -1, now ms}
+-- Result   {1 if the queue is known, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 
 local queue = ARGV[3]
 
@@ -15,11 +15,13 @@ return reply_of(function()
   local first = call('ZRANGE', zset(queue, 'scheduled'), 0, 0, 'WITHSCORES')[2]
   return {
     call('ZSCORE', QL .. 'queues', queue) and 1 or 0,
-    call('ZCARD', zset(queue, 'work')),
+    call('ZCARD', zset(queue, 'work')) + due,
     due,
     call('ZCARD', zset(queue, 'scheduled')) - due,
     call('ZCARD', zset(queue, 'locks')),
     call('ZCARD', zset(queue, 'depends')) + call('ZCARD', zset(queue, 'throttled')),
+    0,
+    0,
     call('ZCOUNT', SIDE .. 'consumers:' .. queue, in_ms(now), '+inf'),
     first and in_ms(tonumber(first)) or -1,
     in_ms(now),

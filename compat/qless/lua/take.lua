@@ -9,21 +9,22 @@
 -- ARGV[4]   worker
 -- ARGV[5]   n; 0 only does what is due
 -- ARGV[6]   lease, ms from now: locks last for the queue's heartbeat, and so long at least
--- ARGV[7]   bytes of data that the reply may have; one job comes at any rate
--- ARGV[8…]  names of the tasks that the worker knows; none: all
+-- ARGV[7]   how often a job of a lost worker is given out again: qless's retries decide that
+-- ARGV[8]   bytes of data that the reply may have; one job comes at any rate
+-- ARGV[9]   '1' if the worker knows only the tasks that follow
+-- ARGV[10…] names of tasks
 -- Result    {now ms, next event ms, {some tasks that it does not know …}, {id, {field, value, …} as it runs now} …}
 --
 -- A job has the name that its field `ferryman` tells as `task`, else its klass, or else the queue's. Others stay where they are. Of a
 -- job without a record nothing is left to run, so it leaves the queue. A job without data can't be run by anybody: it fails.
 
-local queue, worker, n, lease, space = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local queue, worker, n, lease, space = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[8])
 local WORK, LOCKS = zset(queue, 'work'), locks_of(queue)
 
-local tasks = {}
-for i = 8, #ARGV do
-  tasks[ARGV[i]] = true
+local tasks, knows_all = set_from(10), ARGV[9] ~= '1'
+if not knows_all and #ARGV < 10 then
+  n = 0 -- it knows none
 end
-local knows_all = #ARGV < 8
 
 -- So many jobs are looked at at once where not all are wanted.
 local SLICE_OF_WORK = 100
@@ -34,10 +35,6 @@ local SEEK_MS = 10000
 
 local used = 0
 
--- Tasks of jobs that are left to others, a few of them.
-local UNKNOWN = 5
-local unknown, is_named = {}, {}
-
 local function wants(id)
   if knows_all then
     return true
@@ -47,9 +44,8 @@ local function wants(id)
   if type(task) ~= 'string' then
     task = klass and klass ~= '' and klass or queue
   end
-  if not tasks[task] and not is_named[task] and #unknown < UNKNOWN then
-    is_named[task] = true
-    append(unknown, task)
+  if not tasks[task] then
+    note_unknown(task)
   end
   return tasks[task]
 end

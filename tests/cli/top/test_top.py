@@ -85,7 +85,7 @@ def test_keys_filter(terminal: Terminal) -> None:
     terminal.press("/mAi")
     terminal.wait_for("filter: mAi_", "mail", without="video")
     terminal.press("\r")
-    terminal.wait_for("1 queues", "filter 'mAi'", without="video")
+    terminal.wait_for("1 queue", "filter 'mAi'", without="video")
     terminal.press("\x1b")
     terminal.wait_for("3 queues", "video")
 

@@ -275,7 +275,7 @@ class OurTeller(Teller):
         return LOST if outcome == "lost" else "done"
 
     def retry(self, now: int, queue: str, worker: str, job_id: str, delay: int, group: str | None) -> str:
-        failure = Failure("not yet", group=group) if group else None
+        failure = Failure("not yet", group=group or "")
         call = self.client().live.retry(queue, worker, job_id, delay * 1000, failure=failure, now=now)
         return LOST if run(self.server, call) == "lost" else "done"
 

@@ -3,22 +3,16 @@
 -- KEYS, and ARGV[1] to ARGV[3]: see _common.lua
 -- ARGV[4]   queue
 -- ARGV[5]   consumer
--- ARGV[6]   '1' if the consumer goes, when it holds nothing more
--- ARGV[7]   how many at most
--- ARGV[8…]  ids; none: all that it holds
+-- ARGV[6]   'requeue' or 'some': these ids; 'all' that it holds; 'leave': all, and the consumer goes; at most MAX_PER_CALL of all
+-- ARGV[7…]  ids
 -- Result    for each, 1, or 0 for one that was not the consumer's any more
 
-local queue, consumer, limit = ARGV[4], ARGV[5], tonumber(ARGV[7])
+local queue, consumer, which = ARGV[4], ARGV[5], ARGV[6]
 
 return reply_of(function()
   first_write()
-  local ids = {}
-  for i = 8, #ARGV do
-    append(ids, ARGV[i])
-  end
-  if #ids == 0 then
-    ids = held_by(queue, consumer, limit)
-  end
+  local is_all = which == 'all' or which == 'leave'
+  local ids = is_all and held_by(queue, consumer, MAX_PER_CALL) or args_from(7)
   local given, jobs = {}, {}
   for _, id in ipairs(ids) do
     local job = held_job(queue, consumer, id)
@@ -29,7 +23,7 @@ return reply_of(function()
   for _, job in ipairs(jobs) do
     leave_run(queue, job.id)
   end
-  if ARGV[6] == '1' and #ids < limit then
+  if which == 'leave' and #ids < MAX_PER_CALL then
     end_lease(queue, consumer)
   end
   return given
