@@ -184,9 +184,9 @@ def test_kue_tells_its_listeners(server: Server, client: redis.Redis) -> None:
     job_id = keyspace.put(delay_ms=3_600_000)
     with client.pubsub() as listener:
         listener.subscribe("q:events")
-        assert listener.get_message(timeout=5) is not None
+        assert listener.get_message(timeout=60) is not None
         keyspace.steer(Action.PROMOTE, job_id)
-        heard = [listener.get_message(timeout=5) for _ in range(2)]
+        heard = [listener.get_message(timeout=60) for _ in range(2)]
     assert [b'"event":"promotion"' in heard[0]["data"], b'"event":"enqueue"' in heard[1]["data"]] == [True, True]  # type: ignore[index]
 
 

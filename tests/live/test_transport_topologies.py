@@ -34,7 +34,7 @@ def round_trip(url, **options):
             publish(connection, [1, 2], "other", kwargs={"k": 3})
             Producer(channel).publish("hello", exchange="all")
             while len(came) < 3:
-                connection.drain_events(timeout=10)
+                connection.drain_events(timeout=60)
     return sorted(str(m.payload[:2] if "task" in m.headers else m.payload) for m in came)
 
 

@@ -18,5 +18,5 @@ def test_a_connection_that_the_server_closes_is_told_with_its_server(server: Ser
 
 def test_a_server_that_says_nothing_is_told_too(server: Server) -> None:
     names_the_server = pytest.raises(redis.exceptions.TimeoutError, match=f"127.0.0.1:{server.port}")
-    with redis.Redis(server.host, server.port, socket_timeout=0.2) as other, open_pipeline(other) as pipe, names_the_server:
+    with redis.Redis(server.host, server.port, socket_timeout=1) as other, open_pipeline(other) as pipe, names_the_server:
         pipe.ask("BLPOP", "nothing", 0)

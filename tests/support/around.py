@@ -39,7 +39,7 @@ def python(server: Server, name: str, program: str, **settings: object) -> subpr
         env=environment(server, own=own_url(server), **settings),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -48,11 +48,11 @@ def events(client: redis.Redis) -> Iterator[list[tuple[str, Any]]]:
     found: list[tuple[str, Any]] = []
     listening = client.pubsub()
     listening.psubscribe("bee:ch:*")
-    assert listening.get_message(timeout=5) is not None
+    assert listening.get_message(timeout=60) is not None
     try:
         yield found
         client.publish("bee:ch:end", b"null")
-        while (message := listening.get_message(timeout=5)) is not None and message["channel"] != b"bee:ch:end":
+        while (message := listening.get_message(timeout=60)) is not None and message["channel"] != b"bee:ch:end":
             found.append((message["channel"].decode(), exact(message["data"])))
     finally:
         listening.close()

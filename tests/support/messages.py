@@ -19,7 +19,7 @@ def round_trip(url: str, **options: object) -> None:
             producer.publish("broadcast", exchange=news.exchange, declare=[news.exchange])
             producer.publish("later", routing_key="q", headers={"x-delay": 1})
             while len(received) < 3:
-                connection.drain_events(timeout=10)
+                connection.drain_events(timeout=60)
         producer.publish("rejected", routing_key="q")
         channel.basic_get("q").reject()
         producer.publish("requeued", routing_key="q")

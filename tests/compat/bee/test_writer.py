@@ -163,9 +163,9 @@ def test_options_of_hives_that_exist_are_left_as_they_are(client: redis.Redis) -
 def test_idle_workers_are_woken(client: redis.Redis) -> None:
     listening = client.pubsub()
     listening.subscribe("bee:ch:q:mail")
-    assert listening.get_message(timeout=10)["type"] == "subscribe"  # type: ignore[index]
+    assert listening.get_message(timeout=60)["type"] == "subscribe"  # type: ignore[index]
     at.store(client, [VALID])
-    message = listening.get_message(timeout=10)
+    message = listening.get_message(timeout=60)
     assert message is not None
     assert json.loads(message["data"]) == {"queue": "mail", "jid": "7", "type": "new"}
     listening.close()

@@ -55,7 +55,7 @@ def take(server: Server, **options: object) -> list[int]:
         channel.qos.restore_at_shutdown = False
         with consumer:
             for _ in range(3 * len(PRIORITIES)):
-                opened.drain_events(timeout=5)
+                opened.drain_events(timeout=60)
         channel.qos._delivered.clear()
     return taken
 

@@ -125,7 +125,11 @@ def test_every_job_has_its_effect_once_whoever_dies(tmp_path: Path) -> None:
             seen = [fresh.call("get", id=int(job_id)) for job_id in by_side.values()]
             own = {"error", "failed_at", "delay"}  # of jobs that have failed once, or were delayed
             assert seen[0].keys() - own == seen[1].keys() - own
-        assert [finding.rule for finding in findings(client, "kue", "q", LATER)] == ["KUE-22"] * len(lost)
+        # One that dies between the end of a job and the count of its attempt leaves that out.
+        uncounted = _uncounted(client)
+        assert all(pid in killed and count <= AT_ONCE for pid, count in Counter(uncounted).items())
+        rules = Counter(finding.rule for finding in findings(client, "kue", "q", LATER))
+        assert rules == Counter({"KUE-22": len(lost), "KUE-23": len(uncounted)})
         for worker_left in (prefork, solo):
             assert worker_left.stop() == 0
         assert [key for key in client.scan_iter("ferryman:live:*") if b":publisher:" not in key] == []
@@ -156,6 +160,13 @@ def _half_failed(client: redis.Redis) -> dict[str, int]:
         if int(attempts or 0) < 4:
             found[job_id] = int(worker_id.split(b":")[2])  # kue:<host>:<pid>:<type>:<n>, whoever writes it
     return found
+
+
+def _uncounted(client: redis.Redis) -> list[int]:
+    """For each job that is complete without an attempt (KUE-23), the pid of the process that took it last."""
+    ids = [member.split(b"|")[1].decode() for member in client.zrange("q:jobs:complete", 0, -1)]
+    taken = [client.hmget(f"q:job:{job_id}", "attempts", "workerId") for job_id in ids]
+    return [int(worker_id.split(b":")[2]) for attempts, worker_id in taken if not int(attempts or 0)]
 
 
 def _settled(client: redis.Redis, complete: int, seconds: float = 120.0) -> None:

@@ -277,13 +277,13 @@ def test_a_job_that_the_original_cancels_or_times_out_while_we_run_it_is_lost_to
     original = Original(client, core)
     with QlessClient(client, core=core, consumer="ours") as ours, client.pubsub() as pubsub:
         pubsub.subscribe("ql:w:ours")
-        pubsub.get_message(timeout=5)
+        pubsub.get_message(timeout=60)
         for job_id in ("cancelled", "timed out"):
             ours.put("mail", {}, name=KLASS, job_id=job_id)
         jobs = {job.id: job for job in ours.take("mail", 2)}
         original("cancel", int(time.time() * 1000), "cancelled")
         original("timeout", int(time.time() * 1000), "timed out")
-        told = [json.loads((pubsub.get_message(timeout=5) or {})["data"]) for _ in range(2)]
+        told = [json.loads((pubsub.get_message(timeout=60) or {})["data"]) for _ in range(2)]
         assert {(each["event"], each["jid"]) for each in told} == {("canceled", "cancelled"), ("lock_lost", "timed out")}
         for job in jobs.values():
             assert ours.complete(job) == "lost"

@@ -45,7 +45,7 @@ def heard(client: redis.Redis) -> Iterator[redis.client.PubSub]:
     """All that is published under the prefix."""
     with client.pubsub() as pubsub:
         pubsub.psubscribe("ql:*")
-        pubsub.get_message(timeout=5)
+        pubsub.get_message(timeout=60)
         yield pubsub
 
 
@@ -54,7 +54,7 @@ def messages(pubsub: redis.client.PubSub, client: redis.Redis, mark: str) -> Cou
     client.publish("ql:mark", mark)
     found: Counter[Any] = Counter()
     while True:
-        message = pubsub.get_message(timeout=5)
+        message = pubsub.get_message(timeout=60)
         assert message, "the server did not publish"
         if message["channel"] == b"ql:mark":
             return found

@@ -96,7 +96,7 @@ def test_the_page_shows_a_real_worker_of_reqless_while_it_works(server: Server, 
         shown = page.text("/consumers", family="qless", prefix="ql")
     text = re.sub(r"<[^>]+>", " ", html.unescape(shown))
     assert "Workers of qless" in text
-    assert re.search(r"original-0\s+\d+ (?:ms|s|min).* ago\s+1\s+\d+ (?:s|min).*\s+long", text), text
+    assert re.search(r"original-0\s+\d+(?:\.\d)? (?:ms|s|min).* ago\s+1\s+\d+ (?:s|min).*\s+long", text), text
     assert 'href="/job?family=qless&amp;prefix=ql&amp;queue=mail&amp;id=long"' in shown
 
 

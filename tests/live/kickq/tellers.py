@@ -118,7 +118,7 @@ class Listener:
     def __enter__(self) -> Listener:
         self._pubsub = self.client.pubsub()
         self._pubsub.psubscribe("*")
-        self._pubsub.get_message(timeout=5)
+        self._pubsub.get_message(timeout=60)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -130,6 +130,6 @@ class Listener:
         """The channels and what was said there, up to now."""
         self.client.publish("that's all", "0")
         found = []
-        while (message := self._pubsub.get_message(timeout=5)) is not None and message["channel"] != b"that's all":
+        while (message := self._pubsub.get_message(timeout=60)) is not None and message["channel"] != b"that's all":
             found.append((message["channel"].decode(), json.loads(message["data"])))
         return found

@@ -868,7 +868,7 @@ def test_a_payload_with_numbers_that_only_python_writes_reaches_its_task(server:
     client.hset("a", "json", b'{"uuid":"a","queue_name":"mail","load":NaN,"most":-Infinity}')
     client.lpush("jobs_queued:mail", "a")
     with Connection(server.url(family="pjq")) as connection, connection.SimpleQueue("mail") as queue:
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=60)
         (job, *_), _, _ = message.decode()
         message.ack()
     assert math.isnan(job["load"])

@@ -89,9 +89,9 @@ def test_tags_tracking_priority_and_log(ours: QlessClient, client: redis.Redis) 
     assert ours.tracked() == ("a",)
     with client.pubsub() as pubsub:
         pubsub.subscribe("ql:popped")
-        pubsub.get_message(timeout=5)
+        pubsub.get_message(timeout=60)
         ours.take("mail")
-        assert (pubsub.get_message(timeout=5) or {})["data"] == b"a"
+        assert (pubsub.get_message(timeout=60) or {})["data"] == b"a"
     assert ours.untrack("a")
     assert ours.set_priority("a", 2.5)
     assert not ours.set_priority("none", 1)
