@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +17,9 @@ from attrs import evolve, frozen
 from ferryman.cli.ui.app import application
 from ferryman.cli.ui.settings import Settings
 from ferryman.schema.connection.address import Address
+
+AGAIN = re.compile(r'<body[^>]* data-again="\s*\d')
+"""A page that loads itself anew in a moment."""
 
 
 @frozen
@@ -43,10 +48,15 @@ class WebPage:
         return self.http.get(path + (f"?{urlencode(query)}" if query else ""))
 
     def text(self, path: str, **query: str | bytes | int) -> str:
-        """The HTML of a page that is fine."""
-        response = self.get(path, **query)
-        assert response.status_code == 200, response.text
-        return response.text
+        """The HTML of a page that is fine, as soon as nothing is under way in the background that it would look for again."""
+        deadline = time.monotonic() + 120
+        while True:
+            response = self.get(path, **query)
+            assert response.status_code == 200, response.text
+            if not AGAIN.search(response.text):
+                return response.text
+            assert time.monotonic() < deadline, response.text
+            time.sleep(0.05)
 
     def form_token(self) -> str:
         """What forms of this session carry."""

@@ -69,6 +69,12 @@ def _wait(driver: Chrome, condition: Callable[[], bool], seconds: float = 120) -
     waiting.until(lambda _driver: condition())
 
 
+def _open(driver: Chrome, address: str) -> None:
+    """Opens a page, and returns when it loads itself anew no more, as pages do that wait for something in the background."""
+    driver.get(address)
+    _wait(driver, lambda: not driver.find_element(By.TAG_NAME, "body").get_attribute("data-again"))
+
+
 def _follow(driver: Chrome, by: str, value: str) -> None:
     """Clicks on a link, and returns when the page that it leads to is there: not every click waits for that."""
     left = driver.find_element(By.TAG_NAME, "html")
@@ -85,7 +91,7 @@ def _says(driver: Chrome, text: str) -> None:
 def test_every_page_is_accessible_light_dark_and_narrow(driver: Chrome, filled: WebPage, name: str) -> None:
     for width, dark in ((WIDE, False), (NARROW, True)):
         look(driver, width, dark=dark)
-        driver.get(filled.url + PAGES[name])
+        _open(driver, filled.url + PAGES[name])
         assert accessibility_violations(driver) == []
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
         assert len(driver.find_elements(By.TAG_NAME, "h1")) == 1
@@ -95,7 +101,7 @@ def test_every_page_is_accessible_light_dark_and_narrow(driver: Chrome, filled: 
 
 
 def test_numbers_move_by_themselves(driver: Chrome, filled: WebPage, client: redis.Redis) -> None:
-    driver.get(filled.url + "queue?queue=mail")
+    _open(driver, filled.url + "queue?queue=mail")
     shown = driver.find_element(By.CSS_SELECTOR, ".tiles .waiting .value")
     assert shown.text == "3"
     _wait(driver, lambda: "on" in driver.find_element(By.ID, "live-state").get_attribute("class"))
@@ -105,14 +111,14 @@ def test_numbers_move_by_themselves(driver: Chrome, filled: WebPage, client: red
 
 def test_everything_works_without_scripts(driver: Chrome, filled: WebPage) -> None:
     look(driver, scripts=False)
-    driver.get(filled.url + "queue?queue=mail")
+    _open(driver, filled.url + "queue?queue=mail")
     driver.find_element(By.XPATH, "//button[text()='Pause']").click()
     _says(driver, "This queue is paused")
-    driver.get(filled.url + "job?queue=mail&id=dead-1")
+    _open(driver, filled.url + "job?queue=mail&id=dead-1")
     driver.find_element(By.XPATH, "//summary[starts-with(text(),'Delete')]").click()
     driver.find_element(By.XPATH, "//button[text()='Yes, delete it']").click()
     _says(driver, "Job dead-1 is deleted")
-    driver.get(filled.url + "bulk?queue=mail&state=failed")
+    _open(driver, filled.url + "bulk?queue=mail&state=failed")
     driver.find_element(By.CSS_SELECTOR, "input[value=requeue]").click()
     driver.find_element(By.NAME, "sure").click()
     driver.find_element(By.XPATH, "//button[text()='Do it']").click()
@@ -120,7 +126,7 @@ def test_everything_works_without_scripts(driver: Chrome, filled: WebPage) -> No
 
 
 def test_the_keyboard_is_enough(driver: Chrome, filled: WebPage) -> None:
-    driver.get(filled.url + "queue?queue=mail")
+    _open(driver, filled.url + "queue?queue=mail")
     ActionChains(driver).send_keys(Keys.TAB).perform()
     assert driver.switch_to.active_element.text == "Skip to content"
     ActionChains(driver).send_keys(Keys.ENTER).perform()
@@ -139,9 +145,9 @@ def test_hostile_names_run_nothing(driver: Chrome, page: WebPage, client: redis.
     job = _job("id" + hostile, State.FAILED, hostile, "q" + hostile)
     store(client, get_family("ferryman"), "ferryman", [job], NOW)
     for step in ("queues", "dead"):
-        driver.get(page.url + step)
+        _open(driver, page.url + step)
         assert hostile in driver.find_element(By.TAG_NAME, "main").text
-    driver.get(page.url + "queues")
+    _open(driver, page.url + "queues")
     _follow(driver, By.CSS_SELECTOR, "tbody th a")
     assert "q" + hostile in driver.find_element(By.TAG_NAME, "h1").text
     _follow(driver, By.CSS_SELECTOR, ".tiles .failed a")
@@ -153,7 +159,7 @@ def test_hostile_names_run_nothing(driver: Chrome, page: WebPage, client: redis.
 
 
 def test_what_is_written_in_a_form_comes_to_the_queue(driver: Chrome, filled: WebPage) -> None:
-    driver.get(filled.url + "queue?queue=mail")
+    _open(driver, filled.url + "queue?queue=mail")
     _follow(driver, By.PARTIAL_LINK_TEXT, "Publish a task")
     driver.find_element(By.ID, "task").send_keys("send")
     args = driver.find_element(By.ID, "args")
@@ -161,13 +167,13 @@ def test_what_is_written_in_a_form_comes_to_the_queue(driver: Chrome, filled: We
     args.send_keys('["zoë", "<b>"]')
     driver.find_element(By.XPATH, "//button[text()='Publish']").click()
     _says(driver, "Published send")
-    driver.get(filled.url + "jobs?queue=mail&state=waiting")
+    _open(driver, filled.url + "jobs?queue=mail&state=waiting")
     _follow(driver, By.CSS_SELECTOR, "tbody th a")
     assert '"zoë",\n  "<b>"' in driver.find_element(By.TAG_NAME, "main").text
 
 
 def test_a_page_prints_without_what_only_a_screen_needs(driver: Chrome, filled: WebPage) -> None:
-    driver.get(filled.url + "job?queue=mail&id=wait-1")
+    _open(driver, filled.url + "job?queue=mail&id=wait-1")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         assert not driver.find_element(By.CSS_SELECTOR, "header nav").is_displayed()
@@ -190,7 +196,7 @@ def test_no_other_page_can_frame_it(driver: Chrome, filled: WebPage, tmp_path: P
 
 def test_a_server_that_goes_away_shows_on_the_open_page(driver: Chrome, tmp_path: Path) -> None:
     with SERVERS[0].start(tmp_path) as server, web_page(server.url(socket_timeout=2)) as page:
-        driver.get(page.url + "queues")
+        _open(driver, page.url + "queues")
         _wait(driver, lambda: "on" in driver.find_element(By.ID, "live-state").get_attribute("class"))
         server.client().shutdown(nosave=True)
         _wait(driver, lambda: driver.find_element(By.ID, "live-lost").is_displayed())
