@@ -8,7 +8,10 @@ pydantic and pytest-subtests as well.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,15 +37,29 @@ OTHERWISE = {"test_scheduled"}
 """It compares all that ``inspect scheduled`` says; here that is marked as waiting in the broker."""
 
 
+SIDE_BY_SIDE = 4
+"""So many of kombu's classes are asked at once, each on a server of its own: their tests sleep for a minute in all."""
+
+
 @pytest.mark.servers
 def test_everything_that_kombu_asks_of_any_transport_holds(pytestconfig, tmp_path):
     source = sdists.unpacked("kombu", pytestconfig.cache, tmp_path)
     shutil.copy(SUITE, source / "t" / "integration" / "test_ferryman.py")
-    with installed_servers()[0].start(tmp_path) as server:
-        environment = {**os.environ, "FERRYMAN_TEST_BROKER": server.url()}
-        run = sdists.run_tests(source, "-c", os.devnull, "t/integration/test_ferryman.py", environment=environment, seconds=240)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert " passed" in run.stdout
+
+    def ask(name: str) -> subprocess.CompletedProcess[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        with installed_servers()[0].start(folder) as server:
+            environment = {**os.environ, "FERRYMAN_TEST_BROKER": server.url()}
+            tests = f"t/integration/test_ferryman.py::{name}"
+            return sdists.run_tests(source, "-c", os.devnull, tests, environment=environment, seconds=240)
+
+    names = re.findall(r"^class (Test\w+)", SUITE.read_text(), re.MULTILINE)
+    assert names
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for run in pool.map(ask, names):
+            assert run.returncode == 0, run.stdout + run.stderr
+            assert " passed" in run.stdout
 
 
 @pytest.mark.slow
