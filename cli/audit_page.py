@@ -15,6 +15,7 @@ from ..migrations.engine import AGES, OLDER, UNDATED, Census
 from ..schema.connection.address import Address
 from ..schema.family import KeyFamily, Keyspace
 from ..schema.rule import Finding, Harm, Rule, Severity
+from .duration import largest_units
 from .findings import Digest
 from .html import Content, Html, bar, document, element, table, terms
 
@@ -173,10 +174,5 @@ def calendar(ms: int) -> str:
 
 def duration(ms: int) -> str:
     """A time span for people, in its two largest units."""
-    seconds = max(0, ms) // 1000
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        number, seconds = divmod(seconds, size)
-        if number or (unit == "s" and not parts):
-            parts.append(f"{number:,} {unit}")
-    return " ".join(parts[:2])
+    (number, unit), *rest = largest_units(ms)
+    return " ".join([f"{number:,} {unit}", *(f"{number} {unit}" for number, unit in rest if number)])

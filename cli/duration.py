@@ -1,4 +1,4 @@
-"""Durations: lengths of time that people write, read the same in every option of the commands and in filters of the web page."""
+"""Durations: lengths of time as people write and read them, the same in options of commands, in tables and on the web page."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def parse_duration(text: str, *, bare_is_seconds: bool = False) -> int:
     if found is None or not (found[2] or bare_is_seconds):
         raise ValueError(f"{text!r} is no length of time; write a number with its unit, as 90s, 30m, 2h or 7d")
     return round(float(found[1]) * UNITS[found[2] or "s"])
+
+
+def largest_units(ms: float) -> list[tuple[int, str]]:
+    """A length of time in its two largest units, each with its number: ``[(2, "h"), (5, "min")]``; below a minute in seconds."""
+    seconds = max(0, int(ms)) // 1000
+    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return [(seconds // size, unit), (seconds % size // smaller, small_unit)]
+    return [(seconds, "s")]
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in new versions only

@@ -17,6 +17,7 @@ from ..schema.connection.address import Address
 from ..schema.connection.permission import is_forbidden
 from ..schema.errors import ServerError
 from ..schema.job import State
+from .duration import largest_units
 from .engines import engine_options
 from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
@@ -98,10 +99,4 @@ def _from_indexes(engine: Engine, url: Address) -> list[QueueStatus] | None:
 
 def _age(ms: int | None) -> str | None:
     """A duration in its two largest units."""
-    if ms is None:
-        return None
-    seconds = max(0, ms) // 1000
-    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size}{unit} {seconds % size // smaller}{small_unit}"
-    return f"{seconds}s"
+    return None if ms is None else " ".join(f"{number}{unit[0]}" for number, unit in largest_units(ms))

@@ -11,7 +11,7 @@ totals. Called by the modules of each family's package ``rules`` when they are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ..schema.fact import Fact, Subject
@@ -36,6 +36,14 @@ def unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Viol
     more = totals.sums[measure, role] - len(samples)
     if more > 0:
         yield Violation(f"and {more} more {what}, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
+
+
+def expiring_keys(totals: Totals, *, but: Collection[str] = ()) -> Iterator[Violation]:
+    """One violation for each key that has a time to live and should not; ``but``: roles of keys that are told of elsewhere."""
+    for role in totals.labels("expiring"):
+        if role not in but:
+            for text in totals.samples["expiring", role]:
+                yield Violation("has a time to live, and will vanish", to_bytes(text))
 
 
 class Rulebook(Generic[V]):

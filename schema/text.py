@@ -90,12 +90,14 @@ def load_json(raw: bytes) -> Any:
     Raises MalformedValue for everything that is not strict JSON in UTF-8, NaN and too deep nesting included.
     """
     value = load_at_once(raw)
-    if value is not UNREAD:
-        return value
+    return _decoded(raw, lambda: _DECODER.decode(raw.decode("utf-8"))) if value is UNREAD else value
+
+
+def _decoded(raw: bytes, decode: Callable[[], Any]) -> Any:
     if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
         raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
     try:
-        return _DECODER.decode(raw.decode("utf-8"))
+        return decode()
     except (ValueError, RecursionError) as error:
         raise MalformedValue(f"not JSON: {show(str(error))}") from None
 
@@ -139,14 +141,7 @@ def load_loose_json(raw: bytes) -> Any:
     Raises MalformedValue for everything else that is not JSON.
     """
     value = load_at_once(raw)
-    if value is not UNREAD:
-        return value
-    if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
-        raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
-    try:
-        return _LOOSE_DECODER.decode(to_text(raw))
-    except (ValueError, RecursionError) as error:
-        raise MalformedValue(f"not JSON: {show(str(error))}") from None
+    return _decoded(raw, lambda: _LOOSE_DECODER.decode(to_text(raw))) if value is UNREAD else value
 
 
 def jsonable(value: Any) -> Any:

@@ -12,6 +12,7 @@ from ...operations.numbers import Numbers
 from ...operations.watch import Look
 from ...schema.job import State
 from ...schema.text import show
+from ..duration import largest_units
 
 LEAST_NAME = 8
 """Columns of a terminal that a queue's name gets at least."""
@@ -57,11 +58,7 @@ def rate(value: float) -> str:
 
 def age(ms: float) -> str:
     """A length of time in at most 7 characters."""
-    seconds = max(0, int(ms)) // 1000
-    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}{seconds % size // smaller}{small_unit}"
-    return f"{seconds}s"
+    return "".join(f"{number}{unit[0]}" for number, unit in largest_units(ms))
 
 
 def _state(state: State) -> Callable[[Row], float | None]:

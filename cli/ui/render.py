@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from ...schema.errors import MalformedValue
 from ...schema.text import load_json, show, to_bytes
+from ..duration import largest_units
 
 LONGEST = 2_000
 """Characters of one text that is no payload."""
@@ -88,11 +89,7 @@ def age(ms: float | None) -> str:
         return "0 s"
     if ms < 1000:
         return f"{ms:.0f} ms"
-    seconds = int(ms // 1000)
-    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} {seconds % size // smaller} {small_unit}"
-    return f"{ms / 1000:.1f} s" if ms < 10_000 else f"{seconds} s"
+    return f"{ms / 1000:.1f} s" if ms < 10_000 else " ".join(f"{number} {unit}" for number, unit in largest_units(ms))
 
 
 def size(number_of_bytes: float | None) -> str:

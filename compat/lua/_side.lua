@@ -30,6 +30,13 @@ local function set_from(first)
   return set
 end
 
+-- A word in what Celery knows of a job: its `task`, or the `id` of that. Nil where it is not told, and for what a migration has left.
+local function celery_word(text, name)
+  local fine, part = pcall(cjson.decode, text or '')
+  local word = fine and type(part) == 'table' and part.as_of == nil and part[name]
+  return type(word) == 'string' and word or nil
+end
+
 -- Tasks of jobs that are left for others, because the consumer does not know them: so many are named.
 local MOST_UNKNOWN = 10
 local unknown, is_unknown = {}, {}
@@ -97,6 +104,17 @@ local function end_lease(queue, consumer)
   if call('EXISTS', SIDE .. 'consumers:' .. queue) == 0 then
     call('SREM', SIDE .. 'queues', queue)
   end
+end
+
+-- When the first lease of another consumer of a queue ends, ms; math.huge if there is none.
+local function other_lease_end(queue, consumer)
+  local leases = call('ZRANGE', SIDE .. 'consumers:' .. queue, 0, 1, 'WITHSCORES')
+  for i = 1, #leases, 2 do
+    if leases[i] ~= consumer then
+      return tonumber(leases[i + 1])
+    end
+  end
+  return math.huge
 end
 
 -- The queues that have consumers of ours.

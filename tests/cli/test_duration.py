@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from ferryman.cli.duration import Duration, parse_duration
+from ferryman.cli.duration import Duration, largest_units, parse_duration
 from ferryman.cli.main import COMMANDS, main
 
 from ..support.command import ferryman
@@ -76,3 +76,17 @@ def test_a_wrong_one_is_told_with_the_option(command: str, option: str) -> None:
 def test_an_interval_that_is_too_short_is_refused() -> None:
     run = ferryman("top", "ferryman://127.0.0.1:1/0", "--interval", "10ms")
     assert "'10ms' is too short; at least 0.1s is possible" in run.error
+
+
+@pytest.mark.parametrize(
+    ("ms", "units"),
+    [
+        (-5, [(0, "s")]),
+        (59_999, [(59, "s")]),
+        (60_000, [(1, "min"), (0, "s")]),
+        (3_905_000, [(1, "h"), (5, "min")]),
+        (1_000 * 86_400_000 + 1, [(1_000, "d"), (0, "h")]),
+    ],
+)
+def test_a_length_of_time_is_told_in_its_two_largest_units(ms: int, units: list[tuple[int, str]]) -> None:
+    assert largest_units(ms) == units

@@ -1,9 +1,6 @@
 -- Ends jobs that are done, each with its result.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   the consumer's hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4…]  for each job its id and its result, JSON, '' for none
 -- Result    for each job 'completed', or 'lost': it was not the consumer's any more

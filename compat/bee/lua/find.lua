@@ -1,9 +1,6 @@
 -- The jobs of Celery tasks among those that wait, or that are delayed.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   'waiting' or 'scheduled'
 -- ARGV[5]   how many to look at
@@ -18,8 +15,7 @@ return reply_of(function()
   local wanted, found = set_from(8), {}
   local ids = call('ZRANGE', set_of(ARGV[4] == 'waiting' and 'queue' or 'delayed', ARGV[3]), seen, seen + limit - 1)
   for _, id in ipairs(ids) do
-    local part = decoded(attempt('HGET', record_of(id), 'ferryman'))
-    local task = type(part) == 'table' and part.as_of == nil and type(part.id) == 'string' and part.id or ARGV[7] .. id
+    local task = celery_word(attempt('HGET', record_of(id), 'ferryman'), 'id') or ARGV[7] .. id
     if wanted[task] then
       append(found, id, task)
       append(found, '')

@@ -1,9 +1,6 @@
 -- Jobs as bee gives them to its clients, with their place in their queue.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue: the jobs that stand first in it; '' for the ids that follow
 -- ARGV[4]   how many of the queue
 -- ARGV[5…]  ids

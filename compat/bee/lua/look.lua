@@ -1,10 +1,7 @@
 -- A bounded look at a keyspace: what kind of keys it has, and who has written its records. Writes nothing, but tries to delete a key
 -- that there is not.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   pattern of all keys that begin so
 -- ARGV[4]   how many keys to look at
 -- Result    {'denied', why} where nothing can be written; else {bee's options or '', type of the key of its scripts, and for each key {name, type, options, 1 if it says failed_reason}}

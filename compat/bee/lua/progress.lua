@@ -1,9 +1,6 @@
 -- Tells of a job's progress, which bee stores nowhere.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   the consumer's hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   id
 -- ARGV[5]   percentage

@@ -1,9 +1,6 @@
 -- Cancels the jobs that wait in a queue, as bee cancels: their clients are told, their children go with them.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   limit
 -- Result    {how many, 1 if there may be more}

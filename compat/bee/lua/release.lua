@@ -1,9 +1,6 @@
 -- Gives jobs back that a consumer holds: they wait again, and no attempt is counted.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   the consumer's hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   'requeue': these ids, whose turn begins anew; else they were never begun, and get that of before: 'some': these ids;
 --           'all' that it holds; 'leave': all, and the consumer goes; at most MAX_PER_CALL of all

@@ -1,9 +1,6 @@
 -- Cancels one job, as bee cancels.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue, '*' whichever it is in
 -- ARGV[4]   id
 -- ARGV[5]   role of the only place from which to remove it; '' any but held; '*' any, also what is cancelled or expired already

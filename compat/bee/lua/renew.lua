@@ -1,9 +1,6 @@
 -- A consumer's heartbeat: renews its lease, and the locks of all that it holds of a queue.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   the consumer's hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   lease, ms from now
 -- Result    1; 0 if the consumer is not known any more

@@ -1,9 +1,6 @@
 -- Gives a job these tags and no others.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   id
 -- ARGV[4]   tags, a JSON list
 -- Result    1; 0 if there is no such job

@@ -1,9 +1,6 @@
 -- Counts a queue's jobs.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- Result    {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or '', now}
 

@@ -1,9 +1,6 @@
 -- What a client of bee may do to a job that nobody runs: cancel it. And what bee does by itself when a job is due, done before.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   id
 -- ARGV[5]   promote or cancel

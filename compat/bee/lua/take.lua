@@ -1,10 +1,7 @@
 -- Gives a consumer up to n jobs, in order, and up to so many bytes of data, but one job at least. First runs bee's clockwork for the
 -- queue, and beats for the consumer: its lease begins anew.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   the consumer's hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   n; 0 only runs the clockwork and beats
 -- ARGV[5]   lease, ms from now

@@ -1,9 +1,6 @@
 -- bee's clockwork for all queues that have consumers of ours: jobs whose time has come or is over, locks of lost workers.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- Result    1 if there is more to do at once, else 0
 
 return reply_of(function()

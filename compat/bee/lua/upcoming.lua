@@ -1,9 +1,6 @@
 -- The next delayed jobs of a queue, the next one first. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what bee's keys begin with
--- ARGV[1]   now
--- ARGV[2]   hive
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   most jobs
 -- ARGV[5]   bytes of data that the reply may have; one job comes at any rate

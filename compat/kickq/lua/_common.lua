@@ -488,13 +488,7 @@ end
 local function next_event(queue, consumer, now, lease)
   local event = now + lease
   local due = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]
-  event = math.min(event, tonumber(due) or event)
-  local leases = call('ZRANGE', SIDE .. 'consumers:' .. queue, 0, 1, 'WITHSCORES')
-  for i = 1, #leases, 2 do
-    if leases[i] ~= consumer then
-      event = math.min(event, tonumber(leases[i + 1]))
-    end
-  end
+  event = math.min(event, tonumber(due) or event, other_lease_end(queue, consumer))
   return math.max(now + 1, math.ceil(event))
 end
 

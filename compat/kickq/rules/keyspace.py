@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
-from ...rulebook import Rulebook, unnamed
+from ...rulebook import Rulebook, expiring_keys, unnamed
 from ..keys import layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -44,9 +44,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     repair="take the time to live off the key (PERSIST)",
 )
 def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
-    for role in keyspace.totals.labels("expiring"):
-        for text in keyspace.totals.samples["expiring", role]:
-            yield Violation("has a time to live, and will vanish", to_bytes(text))
+    return expiring_keys(keyspace.totals)
 
 
 @book.about_keyspace(

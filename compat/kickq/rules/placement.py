@@ -166,11 +166,7 @@ def only_scheduled_in_schedule(view: View, _keyspace: Keyspace) -> Iterator[Viol
     repair="push the job to its queue",
 )
 def schedule_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    late = _late(view, keyspace, "scheduled")
-    if late is not None:
-        when = ago(keyspace.now_ms - late, keyspace.now_ms)
-        detail = f"due {when}; schedulers only look back {LOOK_MS / 1000:g} s, so none will ever take it"
-        yield view.violation(detail, key=view.times["scheduled"].key)
+    return _late(view, keyspace, "scheduled", "due", "so none will ever take it")
 
 
 @book.about_jobs(
@@ -206,19 +202,15 @@ def only_finished_to_be_purged(view: View, _keyspace: Keyspace) -> Iterator[Viol
     repair="schedule the deletion anew",
 )
 def purge_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    late = _late(view, keyspace, "purge")
-    if late is not None:
-        when = ago(keyspace.now_ms - late, keyspace.now_ms)
-        detail = f"to be deleted {when}; schedulers only look back {LOOK_MS / 1000:g} s, so it stays for ever"
-        yield view.violation(detail, key=view.times["purge"].key)
+    return _late(view, keyspace, "purge", "to be deleted", "so it stays for ever")
 
 
-def _late(view: View, keyspace: Keyspace, role: str) -> float | None:
-    """By how many ms a time has passed that no scheduler will look at any more; None if one still will."""
+def _late(view: View, keyspace: Keyspace, role: str, what: str, so: str) -> Iterator[Violation]:
+    """A time has passed that no scheduler will look at any more."""
     fact = view.times.get(role)
-    if fact is None or fact.score is None or fact.score >= keyspace.now_ms - LOOK_MS:
-        return None
-    return keyspace.now_ms - fact.score
+    if fact is not None and fact.score is not None and fact.score < keyspace.now_ms - LOOK_MS:
+        when = ago(fact.score, keyspace.now_ms)
+        yield view.violation(f"{what} {when}; schedulers only look back {LOOK_MS / 1000:g} s, {so}", key=fact.key)
 
 
 @book.about_jobs(

@@ -144,14 +144,7 @@ end
 -- When this consumer should take again, if nothing wakes it: never later than its lease, because another consumer that begins
 -- meanwhile can lapse only after that.
 local function next_event(now)
-  local event = now + lease
-  local leases = call('ZRANGE', SIDE .. 'consumers:' .. queue, 0, 1, 'WITHSCORES')
-  for i = 1, #leases, 2 do
-    if leases[i] ~= consumer then
-      event = math.min(event, tonumber(leases[i + 1]))
-    end
-  end
-  return event
+  return math.min(now + lease, other_lease_end(queue, consumer))
 end
 
 return reply_of(function()

@@ -1,5 +1,5 @@
 -- What the scripts of kue keyspaces in use share. KEYS[1] is the root of the side keys (compat/lua/_side.lua); KEYS[2] is P, what all
--- keys of kue begin with, its colon included. P<i>: decimal id, T: type (queue), S: state, m: the member that names a job.
+-- keys of kue begin with, its colon included; ARGV[1] is now. P<i>: decimal id, T: type (queue), S: state, m: the member that names a job.
 --
 -- P job:<i>          hash    the job              P jobs           zset  m, by priority
 -- P job:<i>:log      list    its log              P jobs:S         zset  m, by priority; delayed: when due; active: end of its ttl, or

@@ -1,8 +1,6 @@
 -- Ends an attempt that has failed.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  consumer
 -- ARGV[4]  id

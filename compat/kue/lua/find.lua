@@ -1,9 +1,7 @@
 -- Finds the jobs of some tasks that wait or are delayed, a chunk at a time, from the end: jobs leave at the front, so what has been
 -- looked at stays comparable between chunks. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  'waiting' or 'scheduled'
 -- ARGV[4]  most jobs to look at
@@ -15,21 +13,12 @@
 local queue, limit, seen, prefix = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local wanted, state = set_from(7), ARGV[3] == 'waiting' and 'inactive' or 'delayed'
 
-local function task_of(id)
-  local extra = attempt('HGET', job_key(id), 'ferryman')
-  local fine, found = pcall(cjson.decode, extra or '')
-  if fine and type(found) == 'table' and type(found.id) == 'string' then
-    return found.id
-  end
-  return prefix .. id
-end
-
 return reply_of(function()
   local members = call('ZRANGE', by_type(queue, state), -seen - limit, -seen - 1)
   local found = {}
   for _, member in ipairs(members) do
     local id = id_of(member)
-    local task = id and task_of(id)
+    local task = id and (celery_word(attempt('HGET', job_key(id), 'ferryman'), 'id') or prefix .. id)
     if task and wanted[task] then
       append(found, id, task)
       append(found, '')

@@ -1,8 +1,6 @@
 -- The ids of the jobs that a consumer holds and that nobody has ended, changed or taken meanwhile. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  consumer
 -- Result   ids

@@ -1,8 +1,6 @@
 -- Jobs with all that stands in their records. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  'ids', or a state
 -- ARGV[3…] ids; or a type ('' for all), the rank of the first job in the index, and how many at most
 -- Result   for each job that there is {id, {field, value, …}, {log line, …}, score in the index of its state or ''}

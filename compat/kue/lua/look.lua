@@ -1,8 +1,6 @@
 -- A look at what stands under a prefix, before anything is written there. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  P as a pattern
 -- Result   {word, detail}: 'fine', the version, as era() has it, and whether there are jobs; 'other' and a key that kue has not;
 --          'mixed' and a member; 'replica' and ''; 'literal' and the version, where that knows no prefix but q;

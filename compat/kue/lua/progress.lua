@@ -1,8 +1,6 @@
 -- Notes how far a job is. As with kue its ttl begins anew, if it is not over yet.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  consumer
 -- ARGV[4]  id

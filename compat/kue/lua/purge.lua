@@ -1,8 +1,6 @@
 -- Deletes jobs of a type that wait, each as kue removes one.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  at most how many
 -- Result   {how many, 1 if there may be more}

@@ -1,8 +1,6 @@
 -- Stores a job as kue's producers do, and wakes a worker.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  publication, '' for none
 -- ARGV[4]  priority

@@ -1,8 +1,6 @@
 -- Puts jobs back to wait that a consumer holds, their attempts as before.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  consumer
 -- ARGV[4]  'requeue' or 'some': these ids; 'all' that it holds; 'leave': all, and the consumer goes; at most MAX_PER_CALL of all

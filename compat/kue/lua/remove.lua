@@ -1,8 +1,6 @@
 -- Deletes a job that nobody runs, as kue removes one.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  id
 -- ARGV[4]  the role of the only place from which to delete it, '' any

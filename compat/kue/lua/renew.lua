@@ -1,8 +1,6 @@
 -- Extends a consumer's lease on all that it holds of a type. A job's ttl goes on: it limits the run.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  consumer
 -- ARGV[4]  lease, ms from now

@@ -1,8 +1,6 @@
 -- How many jobs of a type are where. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- Result   {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 --

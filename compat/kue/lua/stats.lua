@@ -1,8 +1,6 @@
 -- What kue's own statistics say of all types. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- Result   {inactive, delayed, active, complete, failed, work time in ms, {type, …}}
 
 return reply_of(function()

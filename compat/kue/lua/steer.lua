@@ -1,8 +1,6 @@
 -- What kue's own page and its HTTP interface do to a job that nobody runs: restarts it, changes its priority or data, removes it.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  id
 -- ARGV[4]  promote, reprioritise, edit, requeue, cancel or delete

@@ -1,9 +1,7 @@
 -- Gives a consumer up to n jobs of one type, in kue's order; first promotes what is due, fails what runs past its ttl, and gives back
 -- what lapsed consumers held. Takes a wake token for each job it takes, and all that are too many if it finds none.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   P
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   type
 -- ARGV[3]   consumer
 -- ARGV[4]   n; 0 does the rest only
@@ -27,11 +25,6 @@ local INDEX = by_type(queue, 'inactive')
 local CHORES = 200
 
 local wanted = ARGV[9] == '1' and set_from(10)
-
-local function task_of(extra)
-  local fine, found = pcall(cjson.decode, extra or '')
-  return fine and type(found) == 'table' and type(found.task) == 'string' and found.task or queue
-end
 
 -- Whether a payload can be read: kue's workers lose a job whose payload can't be. What is nested too deep for Lua, or has half of a
 -- character's code, is JSON all the same.
@@ -95,7 +88,7 @@ local function take_from(from, now, taken, used)
       else
         local content = call('HMGET', job_key(id), 'data', 'ferryman')
         local data, extra = content[1] or '{}', content[2]
-        local task = wanted and task_of(extra)
+        local task = wanted and (celery_word(extra, 'task') or queue)
         if wanted and not wanted[task] then
           note_unknown(task)
           from = from + 1

@@ -1,8 +1,6 @@
 -- The next delayed jobs of one type, the next one first. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  P
--- ARGV[1]  now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]  type
 -- ARGV[3]  most jobs
 -- ARGV[4]  bytes of payloads that the reply may have; one job comes at any rate

@@ -11,7 +11,7 @@ from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import span, to_bytes
 from ....schema.totals import Totals
-from ...rulebook import Rulebook, unnamed
+from ...rulebook import Rulebook, expiring_keys, unnamed
 from ..keys import layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -113,11 +113,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     repair="take the time to live off the key (PERSIST)",
 )
 def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
-    for role in keyspace.totals.labels("expiring"):
-        # Hashes and logs are reported with their jobs.
-        if role not in ("record", "log"):
-            for text in keyspace.totals.samples["expiring", role]:
-                yield Violation("has a time to live, and will vanish", to_bytes(text))
+    return expiring_keys(keyspace.totals, but=("record", "log"))  # hashes and logs are reported with their jobs
 
 
 @book.about_keyspace(

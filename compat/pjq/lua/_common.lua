@@ -1,6 +1,7 @@
 -- The keyspace of pjq in use: what the scripts of compat/pjq/live.py share.
 --
--- KEYS[1] of every script is the root of our side keys (compat/side.py), KEYS[2] what pjq's keys begin with, which may be nothing.
+-- KEYS[1] of every script is the root of our side keys (compat/side.py), KEYS[2] what pjq's keys begin with, which may be
+-- nothing, and ARGV[1] now.
 --
 --   <prefix><id>                     hash   json: the whole job, dispatched_at, started_at, worker_uuid, finished_at; of ours, where
 --                                           needed: ferryman (what Celery knows), ferryman_attempts, ferryman_lapses

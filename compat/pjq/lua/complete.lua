@@ -1,8 +1,6 @@
 -- Ends jobs that are done: accepts and finishes each in one.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- ARGV[4…]  for each job its id and its stdout, a JSON string

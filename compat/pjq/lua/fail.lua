@@ -1,8 +1,6 @@
 -- Ends a job that has failed: accepts and finishes it in one, with an exit code. pjq knows no other attempts.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- ARGV[4]   id

@@ -1,8 +1,6 @@
 -- Finds the jobs of some tasks that wait, or are delayed, a chunk at a time. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   'waiting' or 'scheduled'
 -- ARGV[4]   most jobs to scan

@@ -1,8 +1,6 @@
 -- Reads one job, and where it stands. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   id
 -- Result    {queue, fields and values of the hash, {role, score, role, score …}}, roles as in compat/pjq/keys.py; false without a hash
 

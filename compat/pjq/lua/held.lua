@@ -1,8 +1,6 @@
 -- The ids of the jobs that a consumer holds.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- Result    the ids

@@ -1,8 +1,6 @@
 -- Looks at some keys, at most MOST, and writes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   that again, as a pattern
 -- Result    {1 if the server is a replica that can't be written to, {for each name of a container that was met with {name, type, key}}}
 

@@ -1,8 +1,6 @@
 -- Reads the jobs of a queue that run next. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   how many
 -- Result    for each {id, fields and values of its hash}

@@ -1,8 +1,6 @@
 -- Deletes jobs that wait, those first that would run first, and then retries that are delayed.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   most jobs to delete; fewer large ones
 -- Result    {deleted, 1 if there may be more}

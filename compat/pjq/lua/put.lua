@@ -1,8 +1,6 @@
 -- Stores a job and puts it at the end of its queue, once for each publication.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   id
 -- ARGV[4]   the job, a JSON object with uuid and queue_name

@@ -1,9 +1,7 @@
 -- Deletes one job that nobody runs. pjq has no word for it: the id leaves its container, and then the hash goes, or the program
 -- would die at the id.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   id
 -- ARGV[4]   the role of the only place from which to delete it, as in the result; '' any

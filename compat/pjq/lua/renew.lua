@@ -1,8 +1,6 @@
 -- Extends a consumer's lease on what it holds: refreshes the scores in jobs_dispatched, and lets go of what others have by now.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- ARGV[4]   lease, ms from now

@@ -1,8 +1,6 @@
 -- The same job again: at once behind all others, as if it was added again, or when a delay is over, before all others.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- ARGV[4]   id

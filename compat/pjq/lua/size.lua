@@ -1,8 +1,6 @@
 -- Counts a queue's jobs. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- Result    {1, waiting, of these due, scheduled, held, blocked, dead, done, consumers, when the first delayed retry is due, ms, or -1, now}
 

@@ -1,9 +1,7 @@
 -- Gives a consumer up to n jobs, in order; first puts back what was dispatched and not accepted in time, and what lapsed consumers
 -- of ours held, and forgets workers that are silent.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   queue
 -- ARGV[3]   consumer
 -- ARGV[4]   n; 0 only does the rest
@@ -144,16 +142,10 @@ end
 
 -- When there may be something to do if nothing is added.
 local function next_event(now)
-  local event = now + lease_ms
+  local event = math.min(now + lease_ms, other_lease_end(queue, consumer))
   local lease_end = call('ZRANGE', dispatched(queue), 0, 0, 'WITHSCORES')[2]
   if lease_end then
     event = math.min(event, math.floor(tonumber(lease_end) * 1000) + LEASE + 1)
-  end
-  local leases_of_consumers = call('ZRANGE', SIDE .. 'consumers:' .. queue, 0, 1, 'WITHSCORES')
-  for i = 1, #leases_of_consumers, 2 do
-    if leases_of_consumers[i] ~= consumer then
-      event = math.min(event, tonumber(leases_of_consumers[i + 1]))
-    end
   end
   return math.max(event, now + 1)
 end

@@ -1,8 +1,6 @@
 -- Does what the program does at every message, in all queues that consumers of ours serve.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what pjq's keys begin with
--- ARGV[1]   now
+-- KEYS, ARGV[1]: see _common.lua
 -- ARGV[2]   how often a job whose consumer was lost is given out again, '' without limit
 -- Result    1 if there may be more to do at once, or 0
 

@@ -1,9 +1,6 @@
 -- Adds tags to a job, or takes some away.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   id
 -- ARGV[4]   'add' or 'remove'
 -- ARGV[5…]  tags

@@ -1,9 +1,6 @@
 -- Ends jobs that are done, or sends them to their next queue.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   worker
 -- ARGV[5]   next queue, '' none

@@ -1,9 +1,6 @@
 -- How many jobs some queues have in each state, as qless counts: it promotes what is due first.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3…]  queues; none: all
 -- Result    for each queue {name, waiting, running, stalled, scheduled, depends, recurring, throttled, 1 if it is paused}
 

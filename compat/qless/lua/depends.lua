@@ -1,9 +1,6 @@
 -- Adds jobs to those that a job waits for, or takes some or all of them away. Only where it waits for some.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   id
 -- ARGV[4]   'on'; 'off'; 'none': away with all
 -- ARGV[5…]  ids of the others

@@ -1,9 +1,6 @@
 -- Which groups of failures there are, with the number of jobs in each; or the jobs of one. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  group; none: the groups
 -- ARGV[4]  how many jobs to leave out
 -- ARGV[5]  how many jobs

@@ -1,9 +1,6 @@
 -- Finds jobs of a queue that wait or are scheduled, by the ids of their Celery tasks. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   'waiting' or 'scheduled'
 -- ARGV[5…]  pairs of a task's id and the id that its job would have
@@ -32,8 +29,7 @@ end
 return reply_of(function()
   local found = {}
   local function check(id, task, own)
-    local extra = attempt('HGET', RECORD .. id, 'ferryman')
-    local known = extra and table_in(extra).id
+    local known = celery_word(attempt('HGET', RECORD .. id, 'ferryman'), 'id')
     if (known == task or (own and not known)) and stands(id) then
       append(found, id, task)
     end

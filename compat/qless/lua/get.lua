@@ -1,9 +1,6 @@
 -- All that is known about jobs. Changes nothing.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3…]  ids
 -- Result    for each id {} if there is no such job, or {id, {field, value, …}, history, dependencies, dependents, 1 if it is watched}
 

@@ -1,9 +1,6 @@
 -- The jobs of a queue in one of qless's states. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  'waiting', 'running', 'stalled', 'scheduled', 'depends', 'throttled', 'recurring'; 'complete' of all queues
 -- ARGV[5]  how many to leave out

@@ -1,9 +1,6 @@
 -- Looks at a keyspace before anything is written to it: at some of its keys and some of its jobs. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- Result   {role of the server, {key, type …} that qless does not have, {generation, id …} of jobs: 'early' for those of before 2013,
 --          'unified', 'final', 'reqless'}
 

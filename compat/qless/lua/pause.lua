@@ -1,9 +1,6 @@
 -- Pauses a queue: nothing is popped from it, by whichever client. Or lets it go on.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  1 to pause it, 0 to let it go on
 -- Result   1 if that has changed anything

@@ -1,9 +1,6 @@
 -- Gives a job another priority. One that waits stands before all others of that priority then, as their scores are lower by the time.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  id
 -- ARGV[4]  priority
 -- Result   1; 0 if there is no such job

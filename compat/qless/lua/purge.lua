@@ -1,9 +1,6 @@
 -- Cancels what waits in a queue or is scheduled there, a chunk at a time. Jobs for which others wait stay.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  most jobs to cancel
 -- Result   {cancelled, 1 if there may be more}

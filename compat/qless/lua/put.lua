@@ -1,9 +1,6 @@
 -- Puts a job into a queue: a new one, or one that there is, wherever it stands, which then begins anew.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   id
 -- ARGV[5]   'move' a job that has this id already; 'beside': let one that is not over alone, and make the id another one;

@@ -1,9 +1,6 @@
 -- Makes jobs of a kind from now on, one each so many seconds: stores what they are like.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   id
 -- ARGV[5]   klass

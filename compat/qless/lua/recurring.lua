@@ -1,9 +1,6 @@
 -- What makes jobs every so often. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  id
 -- Result   {id, {field, value, …}, when it makes the next one}; {} if there is none of this id
 

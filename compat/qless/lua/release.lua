@@ -1,10 +1,7 @@
 -- Gives jobs back that a worker holds in a queue, their attempts as before. They wait where they stood before, in the front of those
 -- with their priority.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   worker
 -- ARGV[5]   'requeue' or 'some': these ids; 'all' that it holds; 'leave': all, and the worker leaves the queue; at most MAX_PER_CALL

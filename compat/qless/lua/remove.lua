@@ -1,9 +1,6 @@
 -- Cancels jobs: nothing is left of them. As qless does it, but for jobs whose statistics somebody has deleted, which stop qless half way.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue; '' any
 -- ARGV[4]   the role of the only place from which to remove them; '' any but that of running ones, which stay; 'any' also those
 -- ARGV[5]   '1': a job for which others wait, which qless does not cancel, fails instead where it waits or is scheduled, so that

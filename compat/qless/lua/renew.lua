@@ -1,9 +1,6 @@
 -- Extends the locks of jobs that a worker runs in a queue: of all, or of some.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   worker
 -- ARGV[5]   lease, ms from now: locks last for the queue's heartbeat, and so long at least

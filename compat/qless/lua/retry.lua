@@ -1,9 +1,6 @@
 -- The same job again, after a while; failed if that was its last attempt.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   worker
 -- ARGV[5]   id

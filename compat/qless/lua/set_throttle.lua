@@ -1,10 +1,7 @@
 -- Sets how many jobs may hold a throttle at the same time, or forgets it. Those that wait go on waiting until one of them is done, as
 -- in reqless.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  throttle
 -- ARGV[4]  maximum, 0 any number; '' forgets it
 -- ARGV[5]  seconds after which it is forgotten; 0 never

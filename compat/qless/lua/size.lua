@@ -1,9 +1,6 @@
 -- How many jobs of a queue are where. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- Result   {1 if the queue is known, waiting, of these due, scheduled, held, blocked, dead, done, consumers, next due ms or -1, now}
 

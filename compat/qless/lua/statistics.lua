@@ -1,9 +1,6 @@
 -- The statistics of a queue on one day. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  a moment of the day, seconds
 -- Result   {wait, run, counters}, each {field, value, …}

@@ -1,9 +1,6 @@
 -- What clients of qless do to a job that nobody runs: change its priority, put it anew, move it, cancel it.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  id
 -- ARGV[5]  promote, reprioritise, edit, requeue, move, cancel or delete

@@ -1,10 +1,7 @@
 -- Gives a worker up to n jobs of a queue, in the order of their runs, and locks them; first looks after lost locks, makes the jobs
 -- that recurring ones are due for, and promotes what is due.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   worker
 -- ARGV[5]   n; 0 only does what is due
@@ -40,10 +37,7 @@ local function wants(id)
     return true
   end
   local klass, extra = fields_of(id, 'klass', 'ferryman')
-  local task = extra and table_in(extra).task
-  if type(task) ~= 'string' then
-    task = klass and klass ~= '' and klass or queue
-  end
+  local task = celery_word(extra, 'task') or klass and klass ~= '' and klass or queue
   if not tasks[task] then
     note_unknown(task)
   end

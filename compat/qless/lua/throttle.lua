@@ -1,9 +1,6 @@
 -- Who holds a throttle, and who waits for it. Changes nothing.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  throttle
 -- Result   {maximum as text, ids that hold it, ids that wait, seconds until the maximum is forgotten or less than 0}
 

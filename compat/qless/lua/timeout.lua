@@ -1,9 +1,6 @@
 -- Takes a job from its worker at once. It waits in front of all others, called stalled; the attempt does not count.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  id
 -- Result   1; 0 if nobody runs it
 

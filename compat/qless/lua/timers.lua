@@ -1,10 +1,7 @@
 -- What is due, in all queues: warns workers whose lock has ended, gives up on jobs without attempts left, makes the jobs that recurring
 -- ones are due for, promotes. qless does so when somebody pops or looks; here somebody does every second.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- Result   1 if there is more to do at once, 0 if not
 
 -- How many queues one call looks at; where there are more, each call looks at the next ones, by the clock.

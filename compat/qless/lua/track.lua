@@ -1,9 +1,6 @@
 -- Begins to watch a job, or stops: what happens to it is published from then on under its id alone.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  id
 -- ARGV[4]  'track' or 'untrack'
 -- Result   1; 0 if there is no such job to be watched

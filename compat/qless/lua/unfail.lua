@@ -1,9 +1,6 @@
 -- Puts the oldest failed jobs of a group into a queue. The number of failed jobs in the statistics stays, as with qless.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]  queue
 -- ARGV[4]  group
 -- ARGV[5]  most jobs

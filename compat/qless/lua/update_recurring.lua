@@ -1,9 +1,6 @@
 -- Changes what recurring jobs are like, or ends them.
 --
--- KEYS[1]   root of the side keys
--- KEYS[2]   what the keys of qless begin with
--- ARGV[1]   now
--- ARGV[2]   core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   id
 -- ARGV[4…]  pairs of a field and its value; 'tags' and 'throttles' as JSON; none: ends them
 -- Result    1; 0 if there are none of this id

@@ -1,9 +1,6 @@
 -- Who has popped jobs of late, and how many each runs; forgets those that have not for long, as qless does when asked.
 --
--- KEYS[1]  root of the side keys
--- KEYS[2]  what the keys of qless begin with
--- ARGV[1]  now
--- ARGV[2]  core
+-- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- Result   for each worker, the last one first, {name, how many jobs it runs, how many of its locks have ended}
 
 -- Most of those that are forgotten at a time.
