@@ -16,10 +16,9 @@ from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
-from .keys import prefixes, version
+from .keys import prefixes, state_indexes, version
 from .related_keys import related_keys
 from .rules import RULES
-from .state_indexes import state_indexes
 from .view import REFERENCE_ROLES
 
 if TYPE_CHECKING:

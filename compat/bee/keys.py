@@ -13,6 +13,7 @@ from functools import lru_cache
 from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.text import to_text
 
 _ANY = ".*"
@@ -141,3 +142,17 @@ def version(keyspace: Keyspace) -> str | None:
     """All versions that have left jobs behind, oldest first."""
     found = [words for trace, words in _VERSIONS if keyspace.totals.sums["trace", trace]]
     return ", then ".join(found) or None
+
+
+STATE_ROLES = {
+    State.WAITING: "queue",
+    State.SCHEDULED: "delayed",
+    State.ACTIVE: "locks",
+}
+"""Jobs that have ended stand in no index once they are expired or duplicates, those that wait for others never."""
+
+
+def state_indexes(prefix: str, queue: str, state: State) -> StateIndexQuery | None:
+    """See KeyFamily.state_indexes. The sorted sets of a bee queue by state, each in the order of runs."""
+    role = STATE_ROLES.get(state)
+    return None if role is None else known([StateIndex(layout(prefix).key(role, queue=queue), "zset")])

@@ -16,11 +16,10 @@ from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
-from .keys import PREFIX_FINDER, version
+from .keys import PREFIX_FINDER, state_indexes, version
 from .process_options import PARAMETERS, ProcessOptions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
-from .state_indexes import state_indexes
 
 if TYPE_CHECKING:
     from .live import KickqLive

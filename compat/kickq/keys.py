@@ -12,6 +12,7 @@ from functools import lru_cache
 from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 
 WORDS = {
     "new": State.WAITING,
@@ -93,3 +94,10 @@ def version(keyspace: Keyspace) -> str | None:
     if "error" in error_members:
         return "1.0 to 1.1"
     return None if totals.sums["state members", ""] else "0.0.1 to 0.0.11"
+
+
+def state_indexes(prefix: str, queue: str, state: State) -> StateIndexQuery | None:
+    """See KeyFamily.state_indexes. The list of a kickq queue; all else stands in sets of all queues."""
+    if state is State.WAITING:
+        return known([StateIndex(layout(prefix).key("queue", queue=queue), "list")])
+    return known([]) if state in (State.CANCELLED, State.BLOCKED) else None

@@ -19,11 +19,10 @@ from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
-from .keys import LOCKS, PREFIX_FINDER, Era, era_of, layout, parse_version, version
+from .keys import LOCKS, PREFIX_FINDER, Era, era_of, layout, parse_version, state_indexes, version
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
-from .state_indexes import state_indexes
 from .view import view_of
 
 if TYPE_CHECKING:

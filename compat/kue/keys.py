@@ -14,6 +14,7 @@ from functools import lru_cache
 from ...schema.family import Keyspace
 from ...schema.job import Job, State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.totals import Totals
 
 _ID = "0|[1-9][0-9]{0,15}"
@@ -212,3 +213,9 @@ def version(keyspace: Keyspace) -> str | None:
     newest = Era.of(totals)
     upgraded = newest is Era.V0_10_3 and totals.sums["members", MemberFormat.PLAIN]
     return f"{newest.versions}, upgraded from an older one" if upgraded else newest.versions
+
+
+def state_indexes(prefix: str, queue: str, state: State) -> StateIndexQuery:
+    """See KeyFamily.state_indexes. The indexes of a kue type by state, each in the order of runs."""
+    word = WORDS.get(state)
+    return known([] if word is None else [StateIndex(layout(prefix).key("by_type", queue=queue, state=word), "zset")])

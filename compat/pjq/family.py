@@ -14,10 +14,9 @@ from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
-from .keys import PREFIX_FINDER, version
+from .keys import PREFIX_FINDER, state_indexes, version
 from .related_keys import related_keys
 from .rules import RULES
-from .state_indexes import state_indexes
 
 if TYPE_CHECKING:
     from .live import PjqLive

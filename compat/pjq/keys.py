@@ -11,7 +11,9 @@ import re
 from functools import lru_cache
 
 from ...schema.family import Keyspace
+from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.text import is_unicode
 
 _ANY = {"queue": ".*"}
@@ -99,3 +101,22 @@ def version(keyspace: Keyspace) -> str | None:
     elif totals.names.get("current keys") and not totals.sums["trace", "js-3"]:
         found.append("js-2, js-3 or any Python program (September 2017 and later)")
     return " and ".join(found) or None
+
+
+STATE_ROLES = {
+    State.WAITING: LISTS,
+    State.ACTIVE: ("processing", "dispatched", "js_leased"),
+    State.COMPLETED: ("finished",),
+    State.FAILED: ("finished",),
+}
+
+
+def state_indexes(prefix: str, queue: str, state: State) -> StateIndexQuery:
+    """See KeyFamily.state_indexes. The containers of a pjq queue by state, each in the order of runs."""
+    names = layout(prefix)
+    return known(
+        [
+            StateIndex(names.key(role, queue=queue), "list" if role in LISTS else "zset", runs_from_tail=role in LISTS)
+            for role in STATE_ROLES.get(state, ())
+        ]
+    )

@@ -16,10 +16,9 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .core import Core, parse_core
 from .generate import generate, generate_records
-from .keys import PREFIX_FINDER, UNPREFIXED, version
+from .keys import PREFIX_FINDER, UNPREFIXED, state_indexes, version
 from .related_keys import related_keys
 from .rules import RULES
-from .state_indexes import state_indexes
 from .statistics import days
 from .workers import workers
 

@@ -13,8 +13,10 @@ from functools import lru_cache
 from attrs import frozen
 
 from ...schema.family import Keyspace
+from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyMatch, KeyPattern, PrefixFinder
 from ...schema.memo import remember_last
+from ...schema.state_index import StateIndex, StateIndexQuery, known
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 
@@ -226,3 +228,22 @@ def version(keyspace: Keyspace) -> str | None:
         newest = "reqless after 0.13.3"
     older = [VERSIONS[each] for each in seen[1:] if each is not Generation.UNIFIED or seen[0] is not Generation.REQLESS]
     return newest + (f", with jobs of {' and '.join(older)}" if older else "")
+
+
+STATE_ROLES = {
+    State.WAITING: ("work",),
+    State.SCHEDULED: ("scheduled",),
+    State.ACTIVE: ("locks",),
+    State.BLOCKED: ("depends", "throttled"),
+    State.CANCELLED: (),
+}
+"""Completed jobs stand in one index for all queues, failed ones in one for each group."""
+
+
+def state_indexes(prefix: str, queue: str, state: State) -> StateIndexQuery | None:
+    """See KeyFamily.state_indexes. The indexes of a qless queue by state, each in the order of runs."""
+    roles = STATE_ROLES.get(state)
+    if roles is None:
+        return None
+    names = layout(prefix)
+    return known([StateIndex(names.key(role, queue=queue), "zset", runs_from_tail=role == "work") for role in roles])
