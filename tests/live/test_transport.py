@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import math
 
 import pytest
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import UsageError
 from ferryman.transport import revoke
 from ferryman.transport.flower import QueueLengths
-from ferryman.transport.live.wakeups import ForeignWakeups
 from kombu import Consumer, Exchange, Producer, Queue
 
 from ..support.foreign_brokers import QUEUE, ForeignBroker, publish
@@ -122,14 +122,15 @@ def test_no_more_is_taken_than_may_be_unsettled(broker):
     assert broker.size().waiting == 4
 
 
-def test_a_consumer_hears_of_a_job_when_it_is_put(broker, monkeypatch):
-    monkeypatch.setattr(ForeignWakeups, "poll_interval", 3600.0)  # so that no look finds what was not heard
+def test_a_consumer_hears_of_a_job_when_it_is_put(broker):
     with broker.connection() as connection, connection.channel() as channel:
         received = []
         with Consumer(channel, [Queue(QUEUE)], on_message=lambda m: (received.append(m.payload[0][0]["n"]), m.ack())):
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.2)
             for n in range(5):
+                for watch in connection.transport.poller._watches.values():
+                    watch.next_poll = math.inf  # no look finds what was not heard
                 broker.put({"n": n})
                 connection.drain_events(timeout=SECONDS)
             assert received == list(range(5))
