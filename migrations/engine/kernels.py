@@ -19,6 +19,8 @@ from .processes import ProcessRunner
 def load_kernels(runner: ProcessRunner, progress: Progress = silent) -> None:
     """Loads all kernels of the modules that are loaded by now, for this process and those that are forked from it."""
     modules = sorted(jit.modules_to_compile(), key=_size, reverse=True)
+    if modules:
+        jit.load_compiler()  # once, and not in each process
     runner.run(partial(_compile, modules), len(modules), "compiling", progress)
     jit.load_kernels()
 

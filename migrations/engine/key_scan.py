@@ -44,6 +44,8 @@ sixth of Python's work."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
 MOST_BY_BYTES: other keys may be what fills it."""
+LEAST_KEYS_A_PROCESS = 5_000
+"""Keys for which one more process takes no longer to begin than it spares."""
 MAX_TASKS = 1024
 MOST_BY_BYTES = 64
 ROWS = 40_000
@@ -226,6 +228,12 @@ def task_count(address: Address, times: int = 1) -> int:
 def round_to_cores(tasks: int, cores: int) -> int:
     """About so many tasks, of which all cores have the same number: three on two cores take as long as four."""
     return tasks if tasks <= cores else (tasks + (cores - 1) // 2) // cores * cores
+
+
+def parts_for_cores(address: Address, cores: int) -> int:
+    """How many cores have enough to do in a keyspace, where a task more costs no more than a process: at least one."""
+    with open_source(address) as source:
+        return min(cores, source.size() // LEAST_KEYS_A_PROCESS) or 1
 
 
 @frozen

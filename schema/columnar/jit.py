@@ -18,6 +18,7 @@ from attrs import define, field
 from llvmlite import ir
 from numba import from_dtype, njit, types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -100,6 +101,12 @@ def helper(function: F) -> F:
 def modules_to_compile() -> list[str]:
     """The modules that have kernels of which no machine code is kept."""
     return [module for module, kernels in _KERNELS.items() if not all(each.is_cached() for each in kernels)]
+
+
+def load_compiler() -> None:
+    """Loads all that numba knows of types: else it does when it first compiles or loads a kernel, for a fifth of a second."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 def load_kernels(*modules: str) -> None:

@@ -1,11 +1,15 @@
 """JSON check: whether texts are JSON, told of thousands at once (jit.py). Called by binary_views.py.
 
 Never says so of a text of which ``is_json`` (text.py) does not. It may not say so of what is unusual: numbers of many digits, or
-deep nesting. tests/schema/columnar/test_json_check.py. Pure.
+deep nesting. A finite automaton reads a text byte by byte, by a table that is made here; only brackets need more than a
+state. The same as code, with a branch for each case, takes numba twice as long to compile and more.
+tests/schema/columnar/test_json_check.py. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,22 +21,166 @@ MOST_DIGITS = 18
 """Numbers of more digits are unusual."""
 DEEPEST = 60
 """Deeper JSON is unusual."""
-_PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)])
-"""Whether a byte of a JSON string stands for itself."""
+
+
+# The automaton: a state after each byte
+
+_OPEN_OBJECT, _OPEN_LIST, _CLOSE_OBJECT, _CLOSE_LIST, _COMMA, _ERROR = range(250, 256)
+"""What stands in the table instead of a state where that depends on the brackets that are open; and where there is none."""
+_TEXT, _NAME_TEXT, _VALUE, _FIRST_ITEM, _FIRST_NAME, _NAME, _COLON, _END = range(8)
+"""Within a string, or one that is a name; before a value, the first of a list or ``]``, the first name or ``}``, a later name, a
+colon; behind a value."""
+_DIGITS, _HEX, _BLANKS = b"0123456789", b"0123456789abcdefABCDEF", b" \n\r\t"
+
+
+class _Table:
+    """The state that follows each state and byte, while it is made."""
+
+    def __init__(self) -> None:
+        self.rows = [[_ERROR] * 256 for _ in range(_END + 1)]
+        self.ends = {_END}
+        """States in which a value may end with the text."""
+
+    def new(self) -> int:
+        """One more state."""
+        self.rows.append([_ERROR] * 256)
+        return len(self.rows) - 1
+
+    def go(self, state: int, values: Iterable[int], following: int) -> None:
+        """From a state to another with each of these bytes."""
+        for byte in values:
+            self.rows[state][byte] = following
+
+    def spell(self, state: int, word: bytes, following: int) -> None:
+        """From a state to another with these bytes, one after the other."""
+        for byte in word[:-1]:
+            self.go(state, [byte], later := self.new())
+            state = later
+        self.go(state, word[-1:], following)
+
+    def may_end(self, state: int) -> None:
+        """A value may end in this state, which goes on as one behind a value."""
+        self.ends.add(state)
+        self.rows[state] = [one if one != _ERROR else other for one, other in zip(self.rows[state], self.rows[_END], strict=True)]
+
+    def digits(self, state: int, first: bytes, most: int) -> list[int]:
+        """From a state on, up to so many digits, the first of them one of these; the states behind each."""
+        states = [self.new() for _ in range(most)]
+        self.go(state, first, states[0])
+        for one, other in pairwise(states):
+            self.go(one, _DIGITS, other)
+        return states
+
+    def string(self, text: int, following: int) -> None:
+        """Within a string, up to its end."""
+        self.go(text, range(32, 128), text)
+        self.go(text, b'"', following)
+        self.go(text, b"\\", escape := self.new())
+        self.go(escape, b'"\\/bfnrt', text)
+        self.go(escape, b"u", code := self.new())
+        for _ in range(3):
+            self.go(code, _HEX, later := self.new())
+            code = later
+        self.go(code, _HEX, text)
+        # UTF-8 (RFC 3629, section 4)
+        one, two, three = (self.new() for _ in range(3))
+        for state, following in ((one, text), (two, one), (three, two)):
+            self.go(state, range(0x80, 0xC0), following)
+        self.go(text, range(0xC2, 0xE0), one)
+        self.go(text, range(0xE0, 0xF0), two)
+        self.go(text, range(0xF0, 0xF5), three)
+        for lead, seconds, following in (
+            (0xE0, range(0xA0, 0xC0), one),
+            (0xED, range(0x80, 0xA0), one),
+            (0xF0, range(0x90, 0xC0), two),
+            (0xF4, range(0x80, 0x90), two),
+        ):
+            self.go(text, [lead], second := self.new())
+            self.go(second, seconds, following)
+
+    def number(self, state: int) -> None:
+        """A number of no more than MOST_DIGITS digits, and as many behind its point."""
+        self.go(state, b"-", minus := self.new())
+        self.go(minus, b"0", zero := self.new())
+        wholes = [zero, *self.digits(minus, b"123456789", MOST_DIGITS)]
+        self.go(state, _DIGITS, wholes[1])
+        self.go(state, b"0", zero)
+        point, exponent, sign = (self.new() for _ in range(3))
+        fractions, exponents = self.digits(point, _DIGITS, MOST_DIGITS), self.digits(sign, _DIGITS, 2)
+        self.go(exponent, b"+-", sign)
+        self.go(exponent, _DIGITS, exponents[0])
+        for whole in wholes:
+            self.go(whole, b".", point)
+        for each in (*wholes, *fractions):
+            self.go(each, b"eE", exponent)
+        for each in (*wholes, *fractions, *exponents):
+            self.may_end(each)
+
+
+def _automaton() -> tuple[Any, Any]:
+    """The table (uint8), 256 bytes for each state; and in which states (bool) a text may end."""
+    table = _Table()
+    for state in (_VALUE, _FIRST_ITEM, _FIRST_NAME, _NAME, _COLON, _END):
+        table.go(state, _BLANKS, state)
+    for byte, following in zip(b"}],", (_CLOSE_OBJECT, _CLOSE_LIST, _COMMA), strict=True):
+        table.go(_END, [byte], following)
+    for byte, following in zip(b'"{[', (_TEXT, _OPEN_OBJECT, _OPEN_LIST), strict=True):
+        table.go(_VALUE, [byte], following)
+    for word in (b"true", b"false", b"null"):
+        table.spell(_VALUE, word, _END)
+    table.number(_VALUE)
+    table.string(_TEXT, _END)
+    table.string(_NAME_TEXT, _COLON)
+    table.go(_NAME, b'"', _NAME_TEXT)
+    table.go(_FIRST_NAME, b'"', _NAME_TEXT)
+    table.go(_FIRST_NAME, b"}", _CLOSE_OBJECT)
+    table.go(_COLON, b":", _VALUE)
+    table.rows[_FIRST_ITEM] = [_FIRST_ITEM if following == _VALUE else following for following in table.rows[_VALUE]]
+    table.go(_FIRST_ITEM, b"]", _CLOSE_LIST)
+    states = range(len(table.rows))
+    return np.array(table.rows, np.uint8).reshape(-1), np.array([state in table.ends for state in states])
+
+
+_NEXT, _MAY_END = _automaton()
 
 
 def are_plain_json(data: Any, starts: Any, sizes: Any) -> Any:
     """Whether each value (as in BinaryViews) is JSON of no unusual kind."""
     result = np.empty(len(starts), np.bool_)
-    _are_plain_json(data, starts, sizes, np.empty(DEEPEST, np.bool_), result)
+    _are_plain_json(data, starts, sizes, _NEXT, _MAY_END, np.empty(DEEPEST, np.bool_), result)
     return result
 
 
-@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_BOOLS)
-def _are_plain_json(data: Any, starts: Any, sizes: Any, stack: Any, result: Any) -> None:
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, BYTE_ARRAY, OUT_BOOLS, OUT_BOOLS, OUT_BOOLS)
+def _are_plain_json(data: Any, starts: Any, sizes: Any, following: Any, may_end: Any, stack: Any, result: Any) -> None:
+    """``stack``: of each bracket that is open, whether it is one of an object."""
     for row in range(len(starts)):
-        end = starts[row] + sizes[row]
-        result[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
+        at, end = starts[row], starts[row] + sizes[row]
+        state, depth = _VALUE, 0
+        while at < end and state != _ERROR:
+            while state <= _NAME_TEXT and at + WIDTH <= end:
+                plain = plain_bytes(data, at)
+                at += plain
+                if plain < WIDTH:
+                    break
+            if at == end:
+                break
+            state = following[state << 8 | data[at]]
+            at += 1
+            if state < _OPEN_OBJECT:
+                continue
+            if state <= _OPEN_LIST and depth < len(stack):
+                stack[depth] = state == _OPEN_OBJECT
+                state = _FIRST_NAME if stack[depth] else _FIRST_ITEM
+                depth += 1
+            elif state == _COMMA and depth > 0:
+                state = _NAME if stack[depth - 1] else _VALUE
+            elif _CLOSE_OBJECT <= state <= _CLOSE_LIST and depth > 0 and stack[depth - 1] == (state == _CLOSE_OBJECT):
+                depth -= 1
+                state = _END
+            else:
+                state = _ERROR
+        result[row] = depth == 0 and state < _OPEN_OBJECT and may_end[state] and _depth(data, starts[row], end) <= MAX_JSON_DEPTH
 
 
 @helper
@@ -54,168 +202,6 @@ def _depth(data: Any, at: int, end: int) -> int:
         elif data[index] == 93 or data[index] == 125:
             depth -= 1
     return deepest
-
-
-@helper
-def _blank(data: Any, at: int, end: int) -> int:
-    """The position of what follows white space."""
-    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
-
-
-@helper
-def _is_json(data: Any, at: int, end: int, stack: Any) -> bool:
-    """Whether this is JSON of no unusual kind. ``stack``: of each bracket that is open, whether it is one of an object."""
-    depth = 0
-    wants_value = True
-    while True:
-        at = _blank(data, at, end)
-        if at >= end:
-            return depth == 0 and not wants_value
-        byte = data[at]
-        if wants_value:
-            if byte == 34:
-                at = _string(data, at + 1, end)
-                wants_value = False
-            elif byte == 123 or byte == 91:
-                if depth == len(stack):
-                    return False
-                is_object = byte == 123
-                following = _blank(data, at + 1, end)
-                if following < end and data[following] == (125 if is_object else 93):
-                    at = following + 1
-                    wants_value = False
-                else:
-                    stack[depth] = is_object
-                    depth += 1
-                    at = _name(data, at + 1, end) if is_object else at + 1
-            else:
-                at = _scalar(data, at, end)
-                wants_value = False
-            if at < 0:
-                return False
-        else:
-            if depth == 0:
-                return False
-            if byte == 44:
-                at = _name(data, at + 1, end) if stack[depth - 1] else at + 1
-                if at < 0:
-                    return False
-                wants_value = True
-            elif byte == (125 if stack[depth - 1] else 93):
-                depth -= 1
-                at += 1
-            else:
-                return False
-
-
-@helper
-def _name(data: Any, at: int, end: int) -> int:
-    """The position after the name of a member and its colon; -1 where there is none."""
-    at = _blank(data, at, end)
-    if at >= end or data[at] != 34:
-        return -1
-    at = _string(data, at + 1, end)
-    if at < 0:
-        return -1
-    at = _blank(data, at, end)
-    return at + 1 if at < end and data[at] == 58 else -1
-
-
-@helper
-def _string(data: Any, at: int, end: int) -> int:
-    """The position after the string whose first quotation mark stands before this one; -1 for one that is unusual."""
-    while at < end:
-        while at + WIDTH <= end:
-            plain = plain_bytes(data, at)
-            at += plain
-            if plain < WIDTH:
-                break
-        if at == end:
-            return -1
-        byte = data[at]
-        if _PLAIN[byte]:
-            at += 1
-            continue
-        if byte == 34:
-            return at + 1
-        if byte < 32:
-            return -1
-        if byte == 92:
-            if at + 1 >= end:
-                return -1
-            escaped = data[at + 1]
-            if escaped == 117:
-                if at + 6 > end:
-                    return -1
-                for index in range(at + 2, at + 6):
-                    digit = data[index] | 32
-                    if not (48 <= data[index] <= 57 or 97 <= digit <= 102):
-                        return -1
-                at += 6
-            elif escaped in (34, 47, 92, 98, 102, 110, 114, 116):
-                at += 2
-            else:
-                return -1
-        else:
-            at = _utf8(data, at, end)
-            if at < 0:
-                return -1
-    return -1
-
-
-@helper
-def _utf8(data: Any, at: int, end: int) -> int:
-    """The position after a character of several bytes; -1 where there is none."""
-    byte = data[at]
-    if 194 <= byte <= 223:
-        more, least, most = 1, 128, 191
-    elif 224 <= byte <= 239:
-        more, least, most = 2, 160 if byte == 224 else 128, 159 if byte == 237 else 191
-    elif 240 <= byte <= 244:
-        more, least, most = 3, 144 if byte == 240 else 128, 143 if byte == 244 else 191
-    else:
-        return -1
-    if at + more >= end or not least <= data[at + 1] <= most:
-        return -1
-    for index in range(at + 2, at + 1 + more):
-        if not 128 <= data[index] <= 191:
-            return -1
-    return at + 1 + more
-
-
-@helper
-def _scalar(data: Any, at: int, end: int) -> int:
-    """The position after a number, true, false or null; -1 for all else, and for numbers of many digits."""
-    byte = data[at]
-    if byte == 116 and at + 4 <= end:
-        return at + 4 if data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101 else -1
-    if byte == 102 and at + 5 <= end:
-        is_false = data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115 and data[at + 4] == 101
-        return at + 5 if is_false else -1
-    if byte == 110 and at + 4 <= end:
-        return at + 4 if data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108 else -1
-    if byte == 45:
-        at += 1
-    first = at
-    at = after_digits(data, at, end)
-    if at == first or at > first + MOST_DIGITS or (data[first] == 48 and at > first + 1):
-        return -1
-    if at < end and data[at] == 46:
-        first = at + 1
-        at = after_digits(data, first, end)
-        if at == first or at > first + MOST_DIGITS:
-            return -1
-    if at < end and (data[at] == 101 or data[at] == 69):
-        at += 1
-        if at < end and (data[at] == 43 or data[at] == 45):
-            at += 1
-        first = at
-        at = after_digits(data, first, end)
-        if at == first or at > first + 2:
-            return -1
-    return at
 
 
 @helper

@@ -62,6 +62,14 @@ def test_listing_jobs_imports_neither_spark_nor_celery() -> None:
     assert done.stdout == b"[]\n"
 
 
+def test_a_command_does_not_search_what_it_loads_for_cycles_again_and_again() -> None:
+    done = python(
+        "import atexit, gc; atexit.register(lambda: print(gc.get_threshold()[0]));"
+        "from ferryman.cli.main import main; main(['audit', 'redis://localhost:1/0?nothing=1'])"
+    )
+    assert int(done.stdout) >= 50_000, done.stderr
+
+
 def test_without_spark_the_error_names_what_to_install() -> None:
     done = python(
         "import sys; sys.modules['pyspark'] = None; sys.modules['pyarrow'] = None;"
