@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ class Standalone:
 def standalone(folder: Path, workers: int = 2, **environment: str) -> Iterator[Standalone]:
     """A cluster whose workers have one core and 1 GB each, and ``environment`` beside what every process has."""
     folder.mkdir()
-    home = private_home(folder, find_java())
+    home = private_home(folder, _quick_java(folder / "java.sh"))
     port = free_port()
     cluster = Standalone(f"spark://127.0.0.1:{port}", folder, home)
     spark = "org.apache.spark.deploy"
@@ -57,9 +58,16 @@ def standalone(folder: Path, workers: int = 2, **environment: str) -> Iterator[S
         yield cluster
 
 
+def _quick_java(script: Path) -> Path:
+    """The Java of the cluster, its executors and who is submitted to it: none runs so long that it should compile well."""
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find_java()))} {" ".join(QUICK)} "$@"\n')
+    script.chmod(0o700)
+    return script
+
+
 @contextlib.contextmanager
 def _daemon(cluster: Standalone, name: str, command: list[str], environment: dict[str, str]) -> Iterator[None]:
-    java = [str(cluster.java_home / "bin" / "java"), MEMORY, *QUICK, "-cp", f"{SPARK_HOME / 'jars'}/*"]
+    java = [str(cluster.java_home / "bin" / "java"), MEMORY, "-cp", f"{SPARK_HOME / 'jars'}/*"]
     settings = {"JAVA_HOME": str(cluster.java_home), "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     # What Spark's start scripts know; workers ask for it when they start executors.
     settings["SPARK_SCALA_VERSION"] = "2.13"
