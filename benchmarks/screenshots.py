@@ -26,6 +26,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.operations.broker import Broker, open_broker
 from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
 from ferryman.schema.family import get_family
 from ferryman.schema.job import State
 from ferryman.schema.native import codec, keys
@@ -53,6 +54,15 @@ QUEUES = {
 }
 """Queue -> jobs a minute, the share of them that workers manage, the tasks."""
 
+WORKERS = (
+    ("web-01-4121", "emails", 2),
+    ("web-01-4122", "emails", 3),
+    ("web-02-3977", "image: resize", 1),
+    ("batch-02-77", "reports-work", 4),
+    ("web-02-3978", "slow lane", 1),
+)
+"""Workers of qless, the queue from which each takes, and how many jobs."""
+
 ERRORS = (
     ("rejected", "ConnectionRefusedError: [Errno 111] smtp.example.com:587 refused the connection"),
     ("delivery_limit", "delivered 20 times without an ack"),
@@ -70,6 +80,7 @@ PAGES = {
     "jobs": "jobs?queue=mail&state=waiting",
     "dead": "dead",
     "consumers": "consumers",
+    "workers": "consumers?family=qless&prefix=ql",
     "audit": "audit?family=kue&prefix=q",
     "migrations": "migrations",
     "publish": "enqueue?queue=mail",
@@ -187,11 +198,23 @@ def _others(address: Address) -> None:
         family = get_family(name)
         own = Address.parse(f"{address.display()}?family={name}")
         with redis.Redis(host="127.0.0.1", port=address.hosts[0][1]) as client:
-            store(client, family, own.prefix, list(family.generate(number, 7, now_ms)), now_ms)
+            jobs = [job for job in family.generate(number, 7, now_ms) if name != "qless" or job.state is not State.ACTIVE]
+            store(client, family, own.prefix, jobs, now_ms)
             if name == "kue":
                 client.zadd("q:jobs:email:inactive", {"04|4711": 0})
+            if name == "qless":
+                _work(client, own, now_ms)
     source, target = Address.parse(f"{address.display()}?family=kue"), Address.parse(f"{address.display()}?prefix=shop")
     LocalEngine().migrate(source, target, Plan.between(source, target, now_ms), lambda _finding: None)
+
+
+def _work(client: redis.Redis, address: Address, now_ms: int) -> None:
+    """Workers of qless take some jobs. One was not heard of for a while, and its locks are over."""
+    live = address.key_family.live(address.prefix, keys.DEFAULT_PREFIX)
+    assert live is not None
+    for number, (worker, queue, jobs) in enumerate(WORKERS):
+        silent_ms = 94_000 if number == 3 else random.randint(200, 9_000)
+        run(client, live.take(queue, worker, jobs, 60_000, now=now_ms - silent_ms))
 
 
 def _act(page: WebPage) -> None:
