@@ -1,10 +1,11 @@
 """What operators wait for at a large keyspace: whole commands from start to exit, with what they cost the server.
 
     python -m benchmarks.operations --jobs 1000000
+    python -m benchmarks.operations --only bulk --family kue --family qless
 
 For each family whose indexes tell: the numbers of all queues, the first jobs, a page from the other end of a queue, one job by
 its id, and a look of ``top``, with the commands that the server ran for it. Then actions on all that match, and how long another
-client waits meanwhile.
+client waits meanwhile; with ``--family`` of other systems, what each of them can do.
 
 Exit status 1 when a target is missed. Starts its own server on a free port and stops it. Run from the repository, with the extra
 ``dev`` installed.
@@ -17,19 +18,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 import redis
 from attrs import frozen
 from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
-from ferryman.operations.steering import open_steering
-from ferryman.schema.connection.address import Address
-from ferryman.schema.connection.call import run
+from ferryman.operations.steering import Bulk, Controls, open_steering
+from ferryman.schema.connection.address import DEFAULT_FAMILY, Address
+from ferryman.schema.connection.call import Call, run
+from ferryman.schema.family import get_family
 from ferryman.schema.job import State
+from ferryman.schema.live import Failure, ForeignFamily, NewJob
 from ferryman.schema.native import codec
+from ferryman.schema.native.keys import DEFAULT_PREFIX
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.steering import Action, JobFilter, Value
@@ -37,6 +42,7 @@ from ferryman.schema.steering import Action, JobFilter, Value
 from tests.support.servers import installed_servers
 
 FAMILIES = ("ferryman", "kue")
+FOREIGN = ("kue", "qless", "bee", "kickq", "pjq", "kombu")
 QUEUES_SECONDS, JOBS_SECONDS, ID_SECONDS = 1.0, 0.5, 0.5
 PROGRAM = (sys.executable, "-m", "ferryman.cli")
 
@@ -58,12 +64,19 @@ class Row:
 @click.option("--bulk", default=100_000, show_default=True, help="Jobs of each action on all that match.")
 @click.option("--repeat", default=3, show_default=True, help="How often each command runs; the median counts.")
 @click.option("--only", type=click.Choice(["reads", "bulk"]), help="Only these.")
-def main(jobs: int, bulk: int, repeat: int, only: str | None) -> None:
+@click.option(
+    "--family",
+    "families",
+    type=click.Choice([DEFAULT_FAMILY, *FOREIGN]),
+    multiple=True,
+    help="Only these systems; may come twice.",
+)
+def main(jobs: int, bulk: int, repeat: int, only: str | None, families: tuple[str, ...]) -> None:
     """Measures each command on each family."""
     missed = False
     with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as server:
         client = server.client()
-        for family in FAMILIES if only != "bulk" else ():
+        for family in [each for each in FAMILIES if each in (families or FAMILIES)] if only != "bulk" else ():
             client.flushall()
             url = server.url(family=family)
             generate_keyspace(Address.parse(url), KeyspaceSpec(jobs, 1, round(time.time() * 1000)))
@@ -74,8 +87,11 @@ def main(jobs: int, bulk: int, repeat: int, only: str | None) -> None:
                 met = "yes" if seconds <= row.limit else "NO"
                 missed |= met == "NO"
                 click.echo(f"{' '.join(row.words):64} {seconds:6.2f} s ≤ {row.limit} {met:3} {commands:7,} commands")
-        if only != "reads":
-            missed |= _bulk(client, server.url(), bulk)
+        for family in families or (DEFAULT_FAMILY,) if only != "reads" else ():
+            if family == DEFAULT_FAMILY:
+                missed |= _bulk(client, server.url(), bulk)
+            else:
+                missed |= _foreign_bulk(client, Address.parse(server.url(family=family)), bulk)
     sys.exit(missed)
 
 
@@ -93,11 +109,77 @@ def _bulk(client: redis.Redis, url: str, jobs: int) -> bool:
                 _publish(client, jobs, due_ms=2**42)
             if action is Action.REQUEUE:
                 _bury(client)
-            found = _watched(client, partial(steering.act_on_matching, action, QUEUE, state, chosen, value))
-            met = found.seconds <= BULK_SECONDS and found.p99 <= BULK_P99_MS
-            missed |= not met
-            click.echo(f"{f'{action} {state}: {_words(chosen)}':44} {found} {'yes' if met else 'NO'}")
+            missed |= _act(client, steering, action, state, chosen, value)
     return missed
+
+
+def _foreign_bulk(client: redis.Redis, address: Address, jobs: int) -> bool:
+    """What another system can do to all that match, each time to new jobs. Whether it missed a target."""
+    click.echo(f"\n{jobs:,} jobs of {address.family} by a filter; GET of another client meanwhile")
+    missed = False
+    family = get_family(address.family)
+    live = family.live(address.prefix, DEFAULT_PREFIX)
+    assert live is not None
+    payload = MESSAGE if live.carries_messages else b'{"to":"ann@example.org"}'
+    with open_steering(address) as steering:
+        for action, state, value in FOREIGN_ACTIONS:
+            if state not in steering.states(action):
+                continue
+            client.flushall()
+            delay_ms = 3_600_000 if state is State.SCHEDULED else 0
+            job = NewJob(QUEUE, payload, "Mail" if live.has_names else None, delay_ms=delay_ms)
+            _send(client, (live.put(job) for _ in range(jobs)))
+            if state is State.FAILED:
+                _fail(client, live)
+            chosen = JobFilter() if live.carries_messages else JobFilter(text=b"example.org")
+            missed |= _act(client, steering, action, state, chosen, value, jobs)
+    return missed
+
+
+def _act(
+    client: redis.Redis, steering: Controls, action: Action, state: State, chosen: JobFilter, value: Value, jobs: int = 0
+) -> bool:
+    """One action on all that match. Whether it missed a target; ``jobs``: to how many it must be done."""
+    done: list[Bulk] = []
+    found = _watched(client, lambda: done.append(steering.act_on_matching(action, QUEUE, state, chosen, value)))
+    assert done[0].done >= jobs, done
+    met = found.seconds <= BULK_SECONDS and found.p99 <= BULK_P99_MS
+    click.echo(f"{f'{action} {state}: {_words(chosen)}':44} {found} {'yes' if met else 'NO'}")
+    return not met
+
+
+MESSAGE = (
+    b'{"body":"e30=","content-encoding":"utf-8","content-type":"application/json","headers":{},'
+    b'"properties":{"body_encoding":"base64"}}'
+)
+"""As kombu has them; it gives each an id of its own."""
+
+FOREIGN_ACTIONS: tuple[tuple[Action, State, Value], ...] = (
+    (Action.PROMOTE, State.SCHEDULED, None),
+    (Action.REPRIORITISE, State.WAITING, 5),
+    (Action.EDIT, State.WAITING, b'{"to":"bob@example.org"}'),
+    (Action.REQUEUE, State.FAILED, None),
+    (Action.MOVE, State.WAITING, "bulk"),
+    (Action.CANCEL, State.WAITING, None),
+    (Action.DELETE, State.WAITING, None),
+)
+
+
+def _send(client: redis.Redis, calls: Iterable[Call[Any]]) -> None:
+    """Many calls, 1,000 in one round trip."""
+    rest = iter(calls)
+    while some := list(islice(rest, 1000)):
+        with client.pipeline(transaction=False) as pipeline:
+            pipeline.execute_command(*some[0].eval())
+            for call in some[1:]:
+                pipeline.execute_command(*call.words)
+            pipeline.execute()
+
+
+def _fail(client: redis.Redis, live: ForeignFamily) -> None:
+    """Takes all jobs, and gives each up."""
+    while jobs := run(client, live.take(QUEUE, "bench", 1000, 3_600_000)).jobs:
+        _send(client, (live.fail(QUEUE, "bench", job.id, Failure("Timeout: no answer", is_final=True)) for job in jobs))
 
 
 QUEUE, OTHER = "mail", "bulk"

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import redis
 from attrs import field, frozen
 
 from ..migrations.atomic_read import open_reader
 from ..migrations.counting import SERVERS, answer, count
 from ..migrations.probes import clock_ms
+from ..migrations.probes import size as database_size
 from ..migrations.related_jobs import RelatedReader
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
@@ -28,6 +30,10 @@ from ..schema.state_index import StateIndex
 
 SLICE = 500
 """Most items of an index that are looked at in one round."""
+SIZE_OF = {"zset": "ZCARD", "set": "SCARD", "list": "LLEN"}
+"""Redis type of an index -> the command that counts its items."""
+PAGE_COST = 5
+"""How many keys are read whole for what one job of a page costs, about."""
 MOST_LOOKED_AT = 20_000
 """Items of indexes after which a page ends, full or not: those of other states and queues, which it leaves out, count too."""
 
@@ -92,6 +98,23 @@ def page(
         return pages.read(indexes, limit, after)
 
 
+def is_most_of_all(address: Address, queue: str, state: State) -> bool | None:
+    """Whether reading all jobs of an address costs less than those of a queue in a state page by page; None as ``page``.
+
+    Two dozen commands a job of a page, three a key where all are read. Who may not
+    ask how many keys there are reads pages. Raises ServerError naming the address.
+    """
+    query = address.key_family.state_indexes(address.prefix, queue, state) if address.kind in SERVERS else None
+    if query is None:
+        return None
+    with open_client(address) as client, open_pipeline(client) as pipe:
+        items = sum(int(pipe.ask(SIZE_OF[index.redis_type], index.key)) for index in answer(pipe, query))
+        try:
+            return items * PAGE_COST > database_size(client)
+        except redis.exceptions.NoPermissionError:
+            return False
+
+
 @frozen
 class _Pages:
     """What pages of one listing have in common."""
@@ -122,7 +145,7 @@ class _Pages:
             return [Entry(index.key, "set", [member]) for member in members], int(cursor)
         from_tail = index.runs_from_tail != self.newest
         items = self._items(index, offset, offset + number - 1, from_tail=from_tail)
-        size = int(self.pipe.ask("ZCARD" if index.redis_type == "zset" else "LLEN", index.key))
+        size = int(self.pipe.ask(SIZE_OF[index.redis_type], index.key))
         entries = []
         for at, item in enumerate(items, offset):
             entries.append(Entry(index.key, index.redis_type, [item], offset=max(size - 1 - at, 0) if from_tail else at))

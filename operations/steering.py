@@ -291,11 +291,11 @@ class Controls:
         return found
 
     def _jobs(self, queue: str, state: State, now_ms: int) -> Iterator[Any]:
-        """The jobs of a queue in a state, from its index where there is one."""
-        page = pages.page(self.address, queue, state, PAGE, now_ms=now_ms)
-        if page is None:
+        """The jobs of a queue in a state, from its index where there is one and they are not most of all jobs that there are."""
+        if pages.is_most_of_all(self.address, queue, state) is not False:
             yield from LocalEngine().jobs(self.address, now_ms, queue, state)
             return
+        page = pages.page(self.address, queue, state, PAGE, now_ms=now_ms)
         while page is not None:
             yield from page.jobs
             page = pages.page(self.address, queue, state, PAGE, page.next, now_ms=now_ms) if page.next else None

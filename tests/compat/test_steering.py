@@ -213,6 +213,23 @@ def test_a_paused_queue_of_qless_gives_nothing_until_it_goes_on(server: Server, 
     assert keyspace.take() == job_id
 
 
+@pytest.mark.parametrize(("others", "reads_all"), [(0, True), (120, False)])
+@pytest.mark.parametrize("family", ["kue", "qless", "bee"])
+def test_few_of_many_jobs_are_read_from_their_index_and_nearly_all_in_one_reading(
+    server: Server, client: redis.Redis, family: str, others: int, reads_all: bool
+) -> None:
+    keyspace = Keyspace(family, Address.parse(server.url(family=family)), client)
+    ids = [keyspace.put() for _ in range(4)]
+    for _ in range(others):
+        keyspace.put(queue="other")
+    with open_steering(keyspace.address) as steering:
+        client.config_resetstat()
+        found = steering.act_on_matching(Action.CANCEL, "mail", State.WAITING, JobFilter(), dry_run=True)
+        called = client.info("commandstats")
+    assert (found.done, found.looked_at) == (len(ids), len(ids))
+    assert ("cmdstat_scan" in called) is reads_all
+
+
 def test_all_that_match_are_acted_on_and_recorded(keyspace: Keyspace) -> None:
     ids = [keyspace.put() for _ in range(30)]
     records: list[ActionRecord] = []
