@@ -20,7 +20,7 @@ from .choices import NO_CHOICES, Choices
 from .day import DaysQuery
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
-from .job import Job, State
+from .job import Counted, Job, State
 from .job_index import JobIndex
 from .key_refs import CountCheck, KeyRef
 from .keys import hash_tag
@@ -185,6 +185,17 @@ class KeyFamily(ABC):
         For whoever counts jobs or shows them, and neither copies nor orders them.
         """
         return self.read(subject, keyspace)
+
+    def counted(self, subject: Subject, keyspace: Keyspace) -> Job | Counted | None:
+        """What a census counts of the job that ``read`` gives: for whoever needs no more of it."""
+        return self.describe(subject, keyspace)
+
+    def accepts(self, subject: Subject, keyspace: Keyspace) -> bool:
+        """Whether a glance is enough to tell that no rule can find anything in this job, as it is in nearly all. Never raises.
+
+        False decides nothing: the rules look, one after the other, which takes several times as long.
+        """
+        return False
 
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         """Every key that may speak of this job now, whether it did when ``subject`` was read or not. Never raises.
@@ -358,6 +369,10 @@ class KeyFamily(ABC):
 
     def findings(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
         """All rules on one subject."""
+        return () if self.accepts(subject, keyspace) else self.rule_findings(subject, keyspace)
+
+    def rule_findings(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
+        """The same, without a glance before."""
         return check_job(self._about_jobs, subject, keyspace)
 
     def keyspace_findings(self, keyspace: Keyspace) -> Iterator[Finding]:
@@ -370,11 +385,15 @@ class KeyFamily(ABC):
 
         ``accepted``: the ids of rules with which it is carried all the same, as far as they say what they assume.
         """
+        if self.accepts(subject, keyspace):
+            return ()
         rules = self._refusing if not accepted else [rule for rule in self._refusing if not _is_accepted(rule, accepted)]
         return check_job(rules, subject, keyspace)
 
     def assumptions(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str]) -> Sequence[Finding]:
         """The findings of accepted rules, each of which tells a value of this job that does not stand in the keys."""
+        if self.accepts(subject, keyspace):
+            return ()
         rules = [evolve(rule, refuses=False) for rule in self._refusing if _is_accepted(rule, accepted)]
         return check_job(rules, subject, keyspace)
 

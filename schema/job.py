@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import field, fields
 
@@ -71,6 +71,14 @@ class Job:
     """How many jobs of its queue would run before it when it was read. Belongs to the moment, not to the job: never compared."""
     rank: int | None = field(default=None, eq=False, repr=False)
     """Its priority as ``rank_of`` gives it, where the family knows which end runs first. Follows from others: never compared."""
+
+
+class Counted(NamedTuple):
+    """What a census counts of a job."""
+
+    queue: str
+    state: State
+    created_at: int | None
 
 
 JOB_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Job) if each.eq)

@@ -31,13 +31,15 @@ class KeyspaceReading:
     """By (scope, job id)."""
 
     def jobs(self) -> list[Job]:
-        """Everything that the family reads as a job, after a check that it describes each as it reads it."""
+        """Everything that the family reads as a job, after a check that it describes and counts each as it reads it."""
         family, keyspace = self.keyspace.family, self.keyspace
         found = []
         for subject in self.subjects.values():
             job, described = family.read(subject, keyspace), family.describe(subject, keyspace)
-            assert (described is None) == (job is None)
-            if job is not None and described is not None:
+            counted = family.counted(subject, keyspace)
+            assert (described is None) == (counted is None) == (job is None)
+            if job is not None and described is not None and counted is not None:
+                assert (counted.queue, counted.state, counted.created_at) == (job.queue, job.state, job.created_at)
                 assert evolve(described, extra=job.extra, position=job.position, rank=job.rank) == job
                 found.append(job)
         return found

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
-from ...schema.job import Job
+from ...schema.job import Counted, Job
 from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
-from . import faults, reader, repairs, workers, writer
+from . import acceptance, faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, state_indexes, version
 from .related_keys import related_keys
 from .rules import RULES
-from .view import REFERENCE_ROLES
+from .view import REFERENCE_ROLES, view_of
 
 if TYPE_CHECKING:
     from .live import BeeLive
@@ -64,6 +64,12 @@ class Bee(KeyFamily):
 
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject)
+
+    def counted(self, subject: Subject, keyspace: Keyspace) -> Job | Counted | None:
+        return reader.counted(subject)
+
+    def accepts(self, subject: Subject, keyspace: Keyspace) -> bool:
+        return acceptance.accepts(view_of(subject), keyspace)
 
     def live(self, prefix: str, side_prefix: str) -> BeeLive:
         from .live import BeeLive  # loaded where jobs are taken, and not for who only reads them

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State, replaced
+from ...schema.job import Counted, Job, State, replaced
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import score_to_int
+from ..numbers import parse_int, score_to_int
 from ..overflow import FIELD
 from . import lua_json
 from .keys import SCRIPTS, UNFINISHED, layout
@@ -182,6 +182,14 @@ def describe(subject: Subject) -> Job | None:
     if not view.is_job:
         return None
     return read(subject) if FIELD in view.stored.fields else canonical(view.job_id, view.stored)
+
+
+def counted(subject: Subject) -> Job | Counted | None:
+    """See KeyFamily.counted."""
+    view = view_of(subject)
+    if not view.is_job or FIELD in view.fields:
+        return describe(subject)
+    return Counted(view.queue, view.stored.state, parse_int(view.fields.get(b"submitted")))
 
 
 def read(subject: Subject) -> Job | None:

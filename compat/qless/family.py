@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...schema.family import Command, KeyFamily
+from ...schema.fact import Subject
+from ...schema.family import Command, KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.native.keys import DEFAULT_PREFIX
-from . import faults, reader, repairs, writer
+from . import acceptance, faults, reader, repairs, writer
 from .core import Core, parse_core
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, UNPREFIXED, state_indexes, version
 from .related_keys import related_keys
 from .rules import RULES
 from .statistics import days
+from .view import view_of
 from .workers import workers
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Qless(KeyFamily):
     tally = staticmethod(reader.tally)
     read = staticmethod(reader.read)
     describe = staticmethod(reader.describe)
+    counted = staticmethod(reader.counted)
     back_references = staticmethod(reader.back_references)
     related_keys = staticmethod(related_keys)
     state_indexes = staticmethod(state_indexes)
@@ -65,6 +68,9 @@ class Qless(KeyFamily):
     def __init__(self, core: Core = "") -> None:
         self.core = core
         """Which software works on a keyspace in use; '' is told from its keys."""
+
+    def accepts(self, subject: Subject, keyspace: Keyspace) -> bool:
+        return acceptance.accepts(view_of(subject), keyspace)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)

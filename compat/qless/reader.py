@@ -13,16 +13,16 @@ from typing import Any
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
-from ...schema.job import Job, State, rank_of, replaced
+from ...schema.job import Counted, Job, State, rank_of, replaced
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_number
 from ..overflow import FIELD
-from .history import LATEST
+from .history import LATEST, is_own
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
 from .passthrough import Memberships, Passthrough, with_overflow_restored
-from .record import NAME, RUNNING, STALLED, canonical
+from .record import NAME, RUNNING, STALLED, canonical, created_at_of
 from .view import GONE, View, view_of
 
 NAMELESS = "nameless"
@@ -263,6 +263,15 @@ def describe(subject: Subject, keyspace: Keyspace) -> Job | None:
     if view.record is None:
         return None
     return read(subject, keyspace) if FIELD in view.fields else canonical(view.job_id, view.stored)
+
+
+def counted(subject: Subject, keyspace: Keyspace) -> Job | Counted | None:
+    """See KeyFamily.counted."""
+    view = view_of(subject)
+    if view.record is None or FIELD in view.fields:
+        return describe(subject, keyspace)
+    stored = view.stored
+    return Counted(stored.queue, stored.state, created_at_of(stored, list(filter(is_own, stored.events))))
 
 
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:

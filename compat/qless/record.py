@@ -7,7 +7,7 @@ would not reproduce of a stored job stands in passthrough.py, so that together t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field
@@ -168,11 +168,9 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     state, scores, happened = record.state, record.scores, record.events
     retries, remaining = parse_int(get(b"retries")), parse_int(get(b"remaining"))
     own = [event for event in happened if history.is_own(event)]
-    popped, puts = history.named(own, "popped"), history.named(own, "put")
+    popped = history.named(own, "popped")
     time = milliseconds(parse_number(get(b"time")))
-    created_at = milliseconds(puts[0]["when"]) if puts else None
-    if created_at is not None and time is not None and not popped and created_at <= time < created_at + 1000:
-        created_at = time
+    created_at = created_at_of(record, own)
     started_at = milliseconds(popped[-1]["when"]) if popped else None
     if started_at is not None and time is not None and state is State.ACTIVE and started_at <= time < started_at + 1000:
         started_at = time
@@ -215,6 +213,16 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         history=happened,
         extra={} if extra is None else extra,
     )
+
+
+def created_at_of(record: Record, own: Sequence[Event]) -> int | None:
+    """When a job was put for the first time, Unix ms. ``own``: those of its events that qless itself writes."""
+    put = next((event for event in own if event["what"] == "put"), None)
+    created_at = None if put is None else milliseconds(put["when"])
+    if created_at is None or any(event["what"] == "popped" for event in own):
+        return created_at
+    time = milliseconds(parse_number(record.fields.get(b"time")))
+    return time if time is not None and created_at <= time < created_at + 1000 else created_at
 
 
 def _attempts(state: State, popped: int, retries: int | None, remaining: int | None) -> int:

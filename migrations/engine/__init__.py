@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import asdict, define, field, frozen
 
 from ...schema.connection.address import Address
-from ...schema.job import Job, State
+from ...schema.job import Counted, Job, State
 from ...schema.rule import Finding
 from ..drift import Drift
 from ..plan import Decision, Plan
@@ -69,7 +69,7 @@ class Census:
     unconfirmed: int = 0
     """Findings of a live source that were reported as they were first seen."""
 
-    def count(self, job: Job, now_ms: int | None = None) -> None:
+    def count(self, job: Job | Counted, now_ms: int | None = None) -> None:
         """Adds one job; its age only if the moment is given."""
         state, place = str(job.state), (job.queue, str(job.state))
         self.jobs += 1

@@ -57,7 +57,7 @@ def _check_work(address: Address, now_ms: int, again: Throttle | None, most: int
 
         def checked() -> Iterator[Found]:
             for subject in jobs.subjects():
-                job = family.describe(subject, known)
+                job = family.counted(subject, known)
                 if job is not None:
                     counted.count(job, now_ms)
                 yield subject, family.findings(subject, known)
