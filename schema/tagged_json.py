@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import threading
 from binascii import b2a_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .errors import MalformedValue
@@ -33,26 +34,36 @@ def encode_tagged(values: Mapping[str, Any], *, ordered: bool = False) -> bytes:
 def _encoded_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
     """The text for most values, with no look at each; None for those that have something in them that JSON has no form for,
     but for bytes, or that could be taken for that."""
-    found = 0
-
-    def marked(value: Any) -> Any:
-        nonlocal found
-        if not isinstance(value, bytes):
-            return dict(value)
-        found += 1
-        return {"b64": b2a_base64(value, newline=False).decode("ascii")}
-
+    encoders = _ENCODERS
+    encoders.found = 0
     try:
-        text = _dump(values, ordered, marked)
+        text = encoders.dump[ordered](values)
     except ValueError:
         return None
     # Inside a string a quotation mark has a backslash before it: these are objects.
-    unmarked = text.count('{"b64":') == found and '{"float":' not in text and '{"plain":' not in text
+    unmarked = text.count('{"b64":') == encoders.found and '{"float":' not in text and '{"plain":' not in text
     return text if unmarked else None
 
 
-def _dump(values: Any, ordered: bool, default: Callable[[Any], Any] | None = None) -> str:
-    return json_encoder(ensure_ascii=True, ordered=ordered, default=default)(values)
+class _Encoders(threading.local):
+    """Encoders by whether they sort, which mark bytes and count them. Each thread has its own, made once."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.dump = [json_encoder(ensure_ascii=True, ordered=ordered, default=self._marked) for ordered in (False, True)]
+
+    def _marked(self, value: Any) -> Any:
+        if not isinstance(value, bytes):
+            return dict(value)
+        self.found += 1
+        return {"b64": b2a_base64(value, newline=False).decode("ascii")}
+
+
+_ENCODERS = _Encoders()
+
+
+def _dump(values: Any, ordered: bool) -> str:
+    return json_encoder(ensure_ascii=True, ordered=ordered)(values)
 
 
 def decode_tagged(raw: bytes) -> dict[str, Any]:

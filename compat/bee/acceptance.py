@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...schema.family import Keyspace
-from ...schema.text import is_json, to_bytes, to_text
+from ...schema.text import to_bytes, to_text
 from ..numbers import parse_int
 from ..overflow import FIELD
 from . import lua_json
@@ -49,8 +49,8 @@ def accepts(view: View, keyspace: Keyspace) -> bool:
         and _is_linked(view)
         and _is_told(view, last_event)
         and _are_options_sound(view)
-        and is_json(fields[b"data"])
-        and (b"result" not in fields or is_json(fields[b"result"]))
+        and lua_json.is_json(fields[b"data"])
+        and (b"result" not in fields or lua_json.is_json(fields[b"result"]))
         and (b"dependants" not in fields or lua_json.as_list(fields[b"dependants"]) is not None)
     )
 

@@ -51,15 +51,15 @@ def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
             yield about(FactKind.RECORD, named["id"], values=entry.values)
             yield from _claims(entry, named["id"])
         case "queue" | "delayed" | "locks" | "expires":
+            key, redis_type, queue, ttl_ms = entry.key, entry.redis_type, named["queue"], entry.ttl_ms
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                membership = partial(about, FactKind.PLACE, to_text(member), queue=named["queue"])
-                yield membership(member=member, score=score, index=index)
+                job_id = to_text(member)
+                yield Fact(FactKind.PLACE, role, key, redis_type, job_id, "", queue, None, member, score, index, (), ttl_ms)
         case "hashes":
             # How many there are is told only by a list that came in one piece.
             length = (b"%d" % len(entry.value),) if entry.offset == 0 else ()
             for index, member in enumerate(entry.value, entry.offset):
-                list_of = partial(about, FactKind.PLACE, to_text(member), label=named["hashed"])
-                yield list_of(member=member, index=index, values=length)
+                yield about(FactKind.PLACE, to_text(member), label=named["hashed"], member=member, index=index, values=length)
         case "tag" | "held" | "children":
             label = named.get("tag", named.get("worker", named.get("id")))
             for member in entry.value:
@@ -97,12 +97,14 @@ def _fact(
 
 def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
     """A duplicate asks its original how it ended; a job that has yet to end tells who is to wait for it."""
+    original, dependants = entry.value.get(b"duplicate"), entry.value.get(b"dependants")
+    if original is None and dependants is None:
+        return
     status, about = to_text(entry.value.get(b"status", b"")), partial(_fact, entry, member=to_bytes(job_id))
-    original = entry.value.get(b"duplicate")
     if original is not None and status == "duplicate":
         yield about("claimed", FactKind.NOTE, to_text(original))
     if status in UNFINISHED:
-        for dependant in lua_json.dependants(entry.value.get(b"dependants")):
+        for dependant in lua_json.dependants(dependants):
             yield about("expected", FactKind.NOTE, dependant)
 
 

@@ -20,8 +20,8 @@ from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
 from ..numbers import parse_int
 from . import lua_json
-from .history import Event, event_names, events
-from .keys import DYING, SETS, UNFINISHED, hashed
+from .history import Event, event_names
+from .keys import DYING, UNFINISHED, hashed
 from .record import Record
 
 REFERENCE_ROLES = frozenset({"claimed", "needed"})
@@ -150,9 +150,9 @@ class View:
         found = map(lua_json.tag_text, lua_json.as_list(self.fields.get(b"tags")) or ())
         return tuple(text for text in found if text is not None)
 
-    @cached_property
+    @property
     def history(self) -> tuple[Event, ...]:
-        return events(self.fields.get(b"history"))
+        return self.stored.history
 
     @cached_property
     def events(self) -> list[str]:
@@ -208,10 +208,9 @@ class View:
     @cached_property
     def stored(self) -> Record:
         """The record as the reader takes it."""
-        scores = {role: self.by_role[role].score for role in SETS if role in self.by_role}
+        scores = {role: fact.score for role, fact in self.by_role.items() if fact.score is not None}
         original = None if self.original is None else self.original.state
-        valid_scores = {role: score for role, score in scores.items() if score is not None}
-        return Record(self.fields, valid_scores, self.needs, self.is_dying, original)
+        return Record(self.fields, scores, self.needs, self.is_dying, original)
 
     @cached_property
     def state(self) -> State:

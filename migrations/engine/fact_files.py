@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 from attrs import evolve, frozen
 
 from ...schema.connection.address import Address
@@ -66,18 +67,20 @@ class FactFiles:
 
         def answer(bucket: int) -> str:
             family = address.key_family
-            asked = (subject for subject in self.subjects(bucket) if family.is_referenced(subject.facts))
+            # Few jobs are referred to: of the others no rows need be made.
+            numbers = self.stated.numbers(bucket, "role", family.reference_roles)
+            asked = (subject for subject in self.subjects(bucket, numbers) if family.is_referenced(subject.facts))
             told = (fact for subject in asked for fact in family.back_references(subject))
             return json.dumps(BY_JOB.write(told, folder, self.stated.buckets))
 
         answers = runner.run(answer, self.stated.buckets, "joining references", progress)
         return evolve(self, told=self.told.plus(sorted(path for paths in map(json.loads, answers) for path in paths)))
 
-    def subjects(self, bucket: int) -> Iterator[Subject]:
-        """The jobs of a bucket, always in the same order; a few are in memory."""
+    def subjects(self, bucket: int, numbers: pa.Array | None = None) -> Iterator[Subject]:
+        """The jobs of a bucket, always in the same order; a few are in memory. ``numbers``: only those with these."""
         told = self.told.of(bucket) if self.told.files else iter(())
         waiting = next(told, None)
-        for each in self.stated.of(bucket):
+        for each in self.stated.of(bucket, numbers):
             facts = [fact for fact in each if fact.job_id is not None]
             if not facts:
                 continue

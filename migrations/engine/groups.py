@@ -87,18 +87,28 @@ class Groups(Generic[T]):
         for batch in self._read(bucket):
             yield from self.grouping.table.rows(batch)
 
-    def of(self, bucket: int) -> Iterator[list[T]]:
-        """The groups in a bucket, one for each job; those of one range of numbers are in memory."""
-        size = sum(batch.nbytes for batch in self._read(bucket))
+    def of(self, bucket: int, numbers: pa.Array | None = None) -> Iterator[list[T]]:
+        """The groups in a bucket, one for each job; those of one range of numbers are in memory.
+
+        ``numbers``: only of jobs with these.
+        """
+        size = sum(batch.nbytes for batch in self._wanted(bucket, numbers))
         ranges = size // RANGE_BYTES + 1
         for index in range(ranges):
             bounds = NUMBERS * index // ranges, NUMBERS * (index + 1) // ranges
-            yield from self._groups(self._read(bucket) if ranges == 1 else self._between(bucket, *bounds))
+            batches = self._wanted(bucket, numbers)
+            yield from self._groups(batches if ranges == 1 else _between(batches, *bounds))
 
-    def _between(self, bucket: int, first: int, end: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._read(bucket):
-            number = batch.column("number")
-            yield batch.filter(pc.and_(pc.greater_equal(number, first), pc.less_equal(number, end - 1)))
+    def numbers(self, bucket: int, column: str, words: Iterable[str]) -> pa.Array:
+        """The numbers of the jobs of which a row has one of these words in a column of text. Makes no rows."""
+        wanted = pa.array(sorted(words), pa.string())
+        found = [batch.column("number").filter(pc.is_in(batch.column(column), wanted)) for batch in self._read(bucket)]
+        return pa.chunked_array(found, pa.int64()).unique()
+
+    def _wanted(self, bucket: int, numbers: pa.Array | None) -> Iterator[pa.RecordBatch]:
+        if numbers is None:
+            return self._read(bucket)
+        return (batch.filter(pc.is_in(batch.column("number"), numbers)) for batch in self._read(bucket))
 
     def _groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[T]]:
         name = self.grouping.name
@@ -111,3 +121,10 @@ class Groups(Generic[T]):
 
     def _read(self, bucket: int) -> Iterator[pa.RecordBatch]:
         return read_bucket(self.files, bucket, self.buckets, self.grouping.schema)
+
+
+def _between(batches: Iterable[pa.RecordBatch], first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """The rows whose numbers are in a range."""
+    for batch in batches:
+        number = batch.column("number")
+        yield batch.filter(pc.and_(pc.greater_equal(number, first), pc.less_equal(number, end - 1)))

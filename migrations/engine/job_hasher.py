@@ -106,6 +106,8 @@ def _text_cell(value: str) -> bytes:
 
 
 def _tuple_cell(values: tuple[Any, ...]) -> bytes:
+    if values and type(values[0]) is dict:  # a history: all its events at once
+        return b"h" + _extra_cell({"": values})
     return b"t%d:%b" % (len(values), b"".join(map(_cell, values)))
 
 
