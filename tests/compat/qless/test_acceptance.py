@@ -18,7 +18,7 @@ from . import strategies
 NOW = 1_800_000_000_000
 PUT = 1_799_999_000
 FAILURE = b'{"group":"g","message":"m","when":%d,"worker":"w"}' % PUT
-PLACES = {
+STANDING = {
     "waiting": (b"ql:q:q-work", "zset", [(b"1", 5 - PUT / 1e10)]),
     "scheduled": (b"ql:q:q-scheduled", "zset", [(b"1", PUT + 5000.0)]),
     "complete": (b"ql:completed", "zset", [(b"1", float(PUT))]),
@@ -47,7 +47,7 @@ def sound(word: str, **more: bytes) -> dict[bytes, Entry]:
     keys = [
         Entry(b"ql:j:1", "hash", fields),
         Entry(b"ql:j:1-history", "list", [b'[%d,"put",{"q":"q"}]' % PUT]),
-        Entry(*PLACES[word]),
+        Entry(*STANDING[word]),
         Entry(b"ql:t:a", "zset", [(b"1", float(PUT))]),
     ]
     return {entry.key: entry for entry in keys}
@@ -67,7 +67,7 @@ scores = st.sampled_from([0.0, 5.0, 5 + PUT / 1e10, 5 - PUT / 1e10, PUT + 9e9, 1
 
 @settings(max_examples=examples(600))
 @given(
-    st.sampled_from(sorted(PLACES)),
+    st.sampled_from(sorted(STANDING)),
     st.dictionaries(strategies.fields, st.one_of(st.none(), strategies.texts), max_size=2),
     st.one_of(st.none(), scores),
     st.lists(strategies.entries(), max_size=2, unique_by=lambda entry: entry.key),
@@ -76,7 +76,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(word, changed, score, 
     keys = sound(word)
     record = keys[b"ql:j:1"].value | changed
     keys[b"ql:j:1"] = Entry(b"ql:j:1", "hash", {name: value for name, value in record.items() if value is not None})
-    key, redis_type, _ = PLACES[word]
+    key, redis_type, _ = STANDING[word]
     if score is not None and redis_type == "zset":
         keys[key] = Entry(key, redis_type, [(b"1", score)])
     number = accepted((keys | {entry.key: entry for entry in others}).values())
@@ -96,7 +96,7 @@ def test_no_rule_finds_anything_in_what_is_accepted_of_real_keyspaces(case: Capt
             assert FAMILY.rule_findings(subject, seen.keyspace) == []
 
 
-@pytest.mark.parametrize("word", PLACES)
+@pytest.mark.parametrize("word", STANDING)
 def test_jobs_as_qless_writes_them_are_accepted(word: str) -> None:
     assert accepted(sound(word).values()) == 1
     assert accepted(sound(word, tags=b"{}").values()) == 0, "in the set of a tag that it has not"
