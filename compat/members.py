@@ -16,7 +16,7 @@ from attrs import field
 
 from ..schema.errors import MalformedValue
 from ..schema.frozen import frozen
-from ..schema.text import MAX_JSON_DEPTH, json_encoder, load_json, show
+from ..schema.text import MAX_JSON_DEPTH, dump_at_once, json_encoder, load_at_once, load_json, show
 
 
 @frozen
@@ -45,6 +45,8 @@ Members = Mapping[str, Member]
 
 def split(raw: bytes) -> dict[str, Member]:
     """The members of a JSON object in their order; of two with one name the last counts. Raises MalformedValue for all else."""
+    if (members := compact(raw)) is not None:
+        return members
     if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH:
         load_json(raw)  # It refuses what is nested too deep; so many brackets are rare.
     try:
@@ -53,6 +55,20 @@ def split(raw: bytes) -> dict[str, Member]:
         raise MalformedValue(f"not a JSON object: {show(str(error))}") from None
     except StopIteration as end:
         raise MalformedValue(f"not a JSON object: no value at character {end.value}") from None
+
+
+def compact(raw: bytes) -> dict[str, Member] | None:
+    """What ``split`` gives, in half the time, for most texts that ``join`` gives back; None for all others."""
+    value = load_at_once(raw)
+    if type(value) is not dict or dump_at_once(value) != raw:
+        return None
+    found: dict[str, Member] = {}
+    for name, each in value.items():
+        if each is None or each is True or each is False:
+            found[name] = _CONSTANTS[each]
+        else:
+            found[name] = Member(each, b"%d" % each if type(each) is int else dump_at_once(each))
+    return found
 
 
 def join(members: Members) -> bytes:

@@ -97,7 +97,7 @@ class PrefilteringReader(FactReader):
             return iter(())
         if redis_type == "list":
             return self._of_list(entry)
-        return self.of_index(entry) if redis_type == "zset" else self.unverified(entry)
+        return self.of_index(entry) if redis_type in ("zset", "set") else self.unverified(entry)
 
     def row(self, key: bytes, redis_type: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         if redis_type == "hash" and ttl_ms is None:
@@ -131,9 +131,8 @@ class PrefilteringReader(FactReader):
     def _apply_prefilter(self, names: tuple[bytes, ...], pending: _Pending) -> Iterator[Fact]:
         keys, rows = pending.keys, pending.rows
         numbers = list(map(self.prefilter.record, keys))
-        accepted = Accepted.none(len(keys))
-        if self.remembers(names):
-            accepted = self.prefilter.accept(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        records = dict(zip(names, zip(*rows, strict=True), strict=True))
+        accepted = self.prefilter.accept(records, keys) if self.remembers(names) else Accepted.none(len(keys))
         groups, scores, created_at = accepted
         is_accepted = [number is not None and group is not None for number, group in zip(numbers, groups, strict=True)]
         all_accepted = all(is_accepted)
@@ -143,7 +142,8 @@ class PrefilteringReader(FactReader):
 
         if any(is_accepted):
             self._summary.has_content = True
-            self.prefilter.tally_accepted(those(keys), self._summary.totals)
+            counted = {name: those(column) for name, column in records.items()}
+            self.prefilter.tally_accepted(counted, those(keys), self._summary.totals)
             known = [number for number in those(numbers) if number is not None]
             claimed = [group for group in those(groups) if group is not None]
             self.add_records(
@@ -154,13 +154,13 @@ class PrefilteringReader(FactReader):
                 yield from self.unverified(Entry(key, "hash", dict(zip(names, row, strict=True))))
 
     def _of_list(self, entry: Entry) -> Iterator[Fact]:
-        """Remembers the items of a list that are jobs that the prefilter accepts; the facts of all else."""
+        """Remembers the items of a list that are accepted jobs, or members of an index; the facts of all else."""
         # A snapshot file gives a list whole, however long it is.
         for start in range(0, len(entry.value) or 1, LIST_CHUNK):
             chunk = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
             items = self.prefilter.items(chunk, self._summary.totals)
             if items is None:
-                yield from self.unverified(chunk)
+                yield from self.of_index(chunk)
                 continue
             known = [(index, item) for index, item in enumerate(items) if item is not None]
             if known:
@@ -179,12 +179,13 @@ class PrefilteringReader(FactReader):
 
     def of_index_members(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
         """Counts the members of an index whose jobs are known, by their positions; the facts of the others."""
-        items = entry.value
-        self.prefilter.tally_index(entry, [items[index][1] for index in known], self._summary.totals)
+        items, scores = entry.value, scores_of(entry)
+        self.prefilter.tally_index(entry, [scores[index] for index in known], self._summary.totals)
         self._summary.has_content = self._summary.has_content or bool(known)
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
-                yield from self.unverified(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
+                item = Entry(entry.key, entry.redis_type, [items[index]], entry.ttl_ms, entry.offset + index)
+                yield from self.unverified(item)
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
         """Whether records with these fields, accepted as they may be, can be remembered."""
@@ -200,7 +201,7 @@ class PrefilteringReader(FactReader):
 
     @abstractmethod
     def of_index(self, entry: Entry) -> Iterator[Fact]:
-        """Remembers the members of a zset, if it is an index; the facts of those that name no job, and of all other zsets."""
+        """Remembers the members of a key, if it is an index; the facts of those that name no job, and of all other keys."""
 
     @abstractmethod
     def add_owned_list(self, number: int, entry: Entry) -> None:
@@ -209,6 +210,11 @@ class PrefilteringReader(FactReader):
     @abstractmethod
     def add_unverified(self, number: int) -> None:
         """A job that the rules must look at."""
+
+
+def scores_of(entry: Entry) -> list[float]:
+    """The scores of the members of an index; 0 where there are none."""
+    return [score for _, score in entry.value] if entry.redis_type == "zset" else [0.0] * len(entry.value)
 
 
 class InMemoryPrefilterReader(PrefilteringReader):
@@ -253,7 +259,7 @@ class InMemoryPrefilterReader(PrefilteringReader):
             return self.unverified(entry)
         self._index_members.append((entry, index_members))
         placements, placement_hash = self._placements, index_members.key.placement_hash
-        for (_, score), number in zip(entry.value, index_members.numbers, strict=True):
+        for score, number in zip(scores_of(entry), index_members.numbers, strict=True):
             if number is not None:
                 placements[number] = (placements.get(number, 0) + placement_hash(score)) % WORD
                 if index_members.group is not None:

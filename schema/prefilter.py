@@ -33,11 +33,11 @@ MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
 
 @frozen
 class IndexKey:
-    """A zset in which jobs stand with a score."""
+    """A zset in which jobs stand with a score, or a list or a set in which they stand without one."""
 
     key: bytes
     is_scored: bool = True
-    """Whether records tell the score. If not, to stand here with any score has the same hash."""
+    """Whether records tell the score. If not, or where there are none, to stand here has the same hash with any score."""
     base: int = field(init=False)
     factor: int = field(init=False)
 
@@ -72,10 +72,14 @@ class JobGroup:
 
     @property
     def hash(self) -> int:
-        """A signed 64-bit number for the queue and the state, the same everywhere; 0 for a group that does not tell."""
+        """A signed 64-bit number for the queue, the state and the indexes, the same everywhere; 0 for a group that does not tell.
+
+        Jobs of one queue and state may stand in different indexes.
+        """
         if self.state is None:
             return 0
-        text = f"{self.state}\0{self.queue}".encode("utf-8", "surrogatepass")
+        keys = b"\0".join(index_key.key for index_key in self.index_keys)
+        text = f"{self.state}\0{self.queue}\0".encode("utf-8", "surrogatepass") + keys
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
@@ -149,13 +153,13 @@ class Prefilter(ABC):
     def number(self, job_id: str, scope: str) -> int:
         """The same number, for a job named by a fact."""
 
-    def accept(self, records: RecordColumns) -> Accepted:
-        """Where the jobs with these records stand, if no rule can find anything as long as they do.
+    def accept(self, records: RecordColumns, keys: Sequence[bytes]) -> Accepted:
+        """Where the jobs with these records stand, if no rule can find anything as long as they do. ``keys``: of the records.
 
         What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
         other, and its queue ``is_settled``.
         """
-        return Accepted.none(len(records[next(iter(records))]))
+        return Accepted.none(len(keys))
 
     def index_members(self, entry: Entry) -> IndexMembers | None:
         """The jobs in an index, for an entry that is one and does not expire; None for all other entries."""
@@ -184,12 +188,12 @@ class Prefilter(ABC):
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 
-    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
+    def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the records with these keys, which ``accept`` has accepted."""
         assert not keys, "whoever accepts records counts them"
 
     def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        """What ``KeyFamily.tally`` adds for the members of an index that have a number; ``scores``: theirs."""
+        """What ``KeyFamily.tally`` adds for the members of an index that have a number; ``scores``: theirs, or 0."""
         assert not scores, "whoever knows the members of an index counts them"
 
     def is_settled(self, queue: str, totals: Totals) -> bool:

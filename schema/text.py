@@ -113,6 +113,14 @@ def load_at_once(raw: bytes) -> Any:
         return UNREAD
 
 
+def dump_at_once(value: Any) -> bytes:
+    """A value of ``load_at_once`` as JSON without spaces; empty where it is nested too deep for that."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return b""
+
+
 def is_json(raw: bytes | None) -> bool:
     """Whether ``load_json`` would find a value."""
     if raw is None:

@@ -17,6 +17,7 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, state_indexes, version
+from .prefilter import KickqPrefilter
 from .process_options import PARAMETERS, ProcessOptions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
@@ -73,6 +74,9 @@ class Kickq(KeyFamily):
         from .steering import KickqSteering  # and this where somebody steers
 
         return KickqSteering(self.live(prefix, DEFAULT_PREFIX))
+
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> KickqPrefilter:
+        return KickqPrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

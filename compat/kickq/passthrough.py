@@ -78,17 +78,20 @@ class Passthrough:
         base = standard_item(job, stored.item.get("data"))
         item: dict[str, Member | None] = {}
         if stored.item:
-            item = {name: member for name, member in stored.item.items() if base.get(name) != member}
+            for name, member in stored.item.items():
+                usual = base.get(name)
+                if usual is not member and (usual is None or usual.text != member.text):
+                    item[name] = member
             item |= {name: None for name in base if name not in stored.item}
-        word = _word_to_restore(job, stored, _merged(base, item))
-        passthrough = cls(state=word, read_as=_document_state(job), item=item)
-        expected = passthrough.exact(job, base)
+        meant = _merged(base, item)
+        word, read_as = _word_to_restore(job, stored, meant), _document_state(job)
+        expected = cls(word, read_as)._exact(job, meant, same=True)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}
         # The members are the same now; their order may not be.
         text = None if stored.text is None and list(expected.item) == list(stored.item) else stored.document
         bound = scores or text is not None or not OF_STATE.isdisjoint(item)
-        return evolve(passthrough, read_as=passthrough.read_as if bound else None, fields=fields, scores=scores, text=text)
+        return cls(word, read_as if bound else None, item, text, fields, scores)
 
     def to_extra(self) -> dict[str, Any]:
         """The mapping for ``Job.extra``; empty if there is nothing to remember."""
@@ -116,6 +119,10 @@ class Passthrough:
         """The record that reproduces the stored job, provided that it has not changed since. ``base``: its standard document."""
         same = self.read_as == _document_state(job)
         item = _merged(base, {name: m for name, m in self.item.items() if same or name not in OF_STATE})
+        return self._exact(job, item, same=same)
+
+    def _exact(self, job: Job, item: Members, *, same: bool) -> Record:
+        """The same for a document. ``same``: the job is in the state of which the document speaks."""
         record = standard(job, item)
         fields = {**record.fields, **self.fields}
         if self.state is not None and WORDS.get(self.state) is job.state:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...schema.errors import MalformedValue
 from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
-from ..members import Member, Members, join, split
+from ..members import Member, Members, compact, join, split
 from ..numbers import int64_or_none, parse_int, score_to_int
 from .keys import FINISHED, SCHEDULED_WORDS, WORDS, as_sent
 
@@ -45,6 +46,9 @@ DEFAULTS: Mapping[str, Any] = {
 """What kickq takes for members that the document lacks."""
 
 _DEFAULT_MEMBERS = {name: Member.of(value) for name, value in DEFAULTS.items()}
+_NULL, _NO_RUNS = Member.of(None), Member.of([])
+_common_text = lru_cache(maxsize=256)(Member.of)
+"""For names of queues and states: a few for millions of jobs."""
 
 INTERVALS = {
     "delayed": ("createTime", "delay"),
@@ -75,6 +79,9 @@ class Record:
         """The record that a whole hash makes."""
         rest = {name: value for name, value in fields.items() if name != ITEM}
         raw = fields.get(ITEM, b"")
+        item: Members | None = compact(raw)
+        if item:
+            return cls(rest, item, scores)
         try:
             item = split(raw)
         except MalformedValue:
@@ -300,29 +307,37 @@ def standard_item(job: Job, data: Member | None = None) -> Members:
         moment_due = job.due_at
         if before == "delayed" and job.due_at is not None and job.created_at is not None:
             delay = max(0, job.due_at - job.created_at)
-    values: dict[str, Any] = {"id": job.id, "name": job.queue, "complete": finished, "success": job.state is State.COMPLETED}
+    of = Member.of
+    item = {"id": of(job.id), "name": _common_text(job.queue)}
+    item |= {"complete": of(finished), "success": of(job.state is State.COMPLETED)}
     if job.created_at is not None:
-        values["createTime"] = job.created_at
+        item["createTime"] = of(job.created_at)
     if job.updated_at is not None:
-        values["updateTime"] = job.updated_at
-    values |= {"finishTime": job.finished_at, "totalProcessTime": sum(took) if finished else None, "delay": delay}
-    item = {name: Member.of(value) for name, value in values.items()} | _DEFAULT_MEMBERS
-    item |= {name: Member.of(value) for name, value in _limits(job).items()}
+        item["updateTime"] = of(job.updated_at)
+    item["finishTime"] = of(job.finished_at)
+    item["totalProcessTime"] = of(sum(took) if finished else None)
+    item["delay"] = of(delay)
+    item |= _limits(job.max_attempts, job.ttl)
     if job.payload is not None and (data is None or data.text != job.payload):
         data = data_member(job.payload)
     if job.payload is not None and data is not None:
         item["data"] = data
     state = word_for(job.state, {}) if finished else before
-    rest = {"lastError": job.error, "scheduledFor": moment_due, "state": state, "runs": runs}
-    return {**item, **{name: Member.of(value) for name, value in rest.items()}, "hotjobPromise": Member.of(None)}
+    item["lastError"] = of(job.error)
+    item["scheduledFor"] = of(moment_due)
+    item["state"] = _common_text(state)
+    item["runs"] = of(runs) if runs else _NO_RUNS
+    item["hotjobPromise"] = _NULL
+    return item
 
 
-def _limits(job: Job) -> dict[str, Any]:
+@lru_cache(maxsize=1024)
+def _limits(max_attempts: int | None, ttl: int | None) -> Members:
     """How long the job may run, and how often. A run that took too long counts as any other: it is not tried once more."""
-    allowed = max(1, job.max_attempts or 1)
-    limits: dict[str, Any] = {"processTimeout": LONGEST_RUN if job.ttl is None else min(max(1, job.ttl), LONGEST_RUN)}
+    allowed = max(1, max_attempts or 1)
+    limits: dict[str, Any] = {"processTimeout": LONGEST_RUN if ttl is None else min(max(1, ttl), LONGEST_RUN)}
     limits |= {"retry": allowed > 1, "retryTimes": allowed if allowed > 1 else DEFAULTS["retryTimes"], "ghostRetry": False}
-    return limits
+    return _DEFAULT_MEMBERS | {name: Member.of(value) for name, value in limits.items()}
 
 
 def _runs(job: Job) -> list[dict[str, Any]]:

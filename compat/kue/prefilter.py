@@ -66,8 +66,8 @@ class KuePrefilter(Prefilter):
     def number(self, job_id: str, scope: str) -> int:
         return int(job_id)
 
-    def accept(self, records: RecordColumns) -> Accepted:
-        rows = len(records[next(iter(records))])
+    def accept(self, records: RecordColumns, keys: Sequence[bytes]) -> Accepted:
+        rows = len(keys)
         if not records.keys() >= NEEDED:
             return Accepted.none(rows)
         groups = [self._groups[pair] for pair in zip(records[b"type"], records[b"state"], strict=True)]
@@ -150,7 +150,7 @@ class KuePrefilter(Prefilter):
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
-    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
+    def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self.head) :]) for key in keys)
         own = [each for each in numbers if each < BORROWED or not is_borrowed(str(each))]
         if own:

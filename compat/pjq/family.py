@@ -15,6 +15,7 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, state_indexes, version
+from .prefilter import PjqPrefilter
 from .related_keys import related_keys
 from .rules import RULES
 
@@ -55,6 +56,9 @@ class Pjq(KeyFamily):
     inject = staticmethod(faults.inject)
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
+
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> PjqPrefilter:
+        return PjqPrefilter(prefix)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + "*",)

@@ -94,6 +94,15 @@ def _tally_key(fact: Fact, queue: str, totals: Totals) -> None:
         totals.name("expiring", [to_text(fact.key)])
 
 
+def tally_members(role: str, entry: Entry, queue: str, totals: Totals) -> None:
+    """The same for all of what an entry of a container of jobs states that does not expire, one of lists or of ended jobs."""
+    if not entry.offset:
+        totals.name("queues", [queue])
+        totals.name("js-1 keys" if role in JS_1 else "current keys", [to_text(entry.key)])
+    if role in LISTS:
+        totals.maximum(f"length:{role}", entry.offset + len(entry.value), queue)
+
+
 def _tally_place(fact: Fact, queue: str, totals: Totals) -> None:
     if fact.role in LISTS:
         totals.maximum(f"length:{fact.role}", (fact.index or 0) + 1, queue)

@@ -50,7 +50,8 @@ COLUMNS = {
 }
 """``home`` is the group of a record, or of an index that tells it (``JobGroup.hash``), ``created_at`` that of a record. ``shape``
 tells which fields a record has (``hash_of_names``), or in what key a member or an item is (``hash_of_key``). ``values`` are the
-values of these fields, a member, an item, or lines, and ``size`` their bytes."""
+values of these fields, a member, an item, or lines, and ``size`` their bytes. A member of a list has no ``score``, one of a set
+no ``index`` either."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 160_000
@@ -246,12 +247,13 @@ class KeyRowWriter(PrefilteringReader):
             return self.unverified(entry)
         known = [index for index, number in enumerate(index_members.numbers) if number is not None]
         if known:
-            group, items = index_members.group, [entry.value[index] for index in known]
+            group, members = index_members.group, [entry.value[index] for index in known]
             self._note_groups([group] if group else [])
-            members, scores = zip(*items, strict=True)
-            columns = [index_members.numbers[index] for index in known], np.array(known) + entry.offset, np.array(scores)
-            group_hash = group.hash if group else 0
-            self._others.add(_members(entry.key, index_members.key, group_hash, *columns, pa.array(members, pa.binary())))
+            numbers, indexes, scores = [index_members.numbers[index] for index in known], np.array(known) + entry.offset, None
+            if entry.redis_type == "zset":
+                members, scores = ([*column] for column in zip(*members, strict=True))
+            columns = numbers, None if entry.redis_type == "set" else indexes, scores, pa.array(members, pa.binary())
+            self._others.add(_members(entry.key, index_members.key, group.hash if group else 0, *columns))
         return self.of_index_members(entry, known)
 
     def _note_groups(self, groups: Iterable[JobGroup]) -> None:
@@ -374,17 +376,21 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
 def _members(
     key: bytes, index_key: IndexKey, group: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array
 ) -> pa.RecordBatch:
-    """The key rows of members of an index. ``group``: the hash of theirs if the index tells it, else 0."""
+    """The key rows of members of an index. ``group``: the hash of theirs if the index tells it, else 0.
+
+    ``scores``: None of a list or a set; ``indexes``: None of a set.
+    """
     rows = len(members)
+    hashed = np.zeros(rows) if scores is None else np.asarray(scores, np.float64)
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
         kind=_same(INDEX_MEMBER, rows, pa.int64()),
-        mark=pa.array(placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), scores)),
+        mark=pa.array(placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), hashed)),
         home=_same(group, rows, pa.int64()),
         key=_same(key, rows, pa.binary()),
-        index=pa.array(indexes),
-        score=pa.array(scores),
+        index=pa.nulls(rows, pa.int64()) if indexes is None else pa.array(indexes),
+        score=pa.nulls(rows, pa.float64()) if scores is None else pa.array(hashed),
         shape=_same(hash_of_key(key), rows, pa.int64()),
         values=_lists(np.arange(rows + 1), members),
     )

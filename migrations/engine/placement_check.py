@@ -30,8 +30,6 @@ from . import Census, storage
 from .key_rows import INDEX_MEMBER, OWNED, RECORD, SCHEMA, UNVERIFIED
 from .shuffle import read_bucket
 
-TYPES = {RECORD: "hash", INDEX_MEMBER: "zset", OWNED: "list"}
-"""The Redis type of the key behind a key row."""
 CHECKED_COLUMNS = ["number", "kind", "mark", "home", "created_at", "size"]
 BATCH_BYTES = 56 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
@@ -224,14 +222,14 @@ class KeyRows:
         """The entry behind a key row."""
         values = cells["values"]
         names = self.field_sets.get(cells["shape"])
-        redis_type = "list" if names is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
-        match redis_type:
-            case "hash":
-                value: Any = dict(zip(names or (), values, strict=True))
-            case "zset":
-                value = [(values[0], cells["score"])]
-            case _:
-                value = values
+        value: Any = values
+        if cells["kind"] == RECORD:
+            redis_type = "list" if names is None else "hash"
+            value = values if names is None else dict(zip(names, values, strict=True))
+        elif cells["score"] is not None:
+            redis_type, value = "zset", [(values[0], cells["score"])]
+        else:
+            redis_type = "set" if cells["index"] is None else "list"
         return Entry(cells["key"], redis_type, value, None, cells["index"] or 0)
 
 

@@ -57,8 +57,8 @@ class NativePrefilter(Prefilter):
     def number(self, job_id: str, scope: str) -> int:
         return number_of(scope, job_id)
 
-    def accept(self, records: RecordColumns) -> Accepted:
-        rows = len(records[next(iter(records))])
+    def accept(self, records: RecordColumns, keys: Sequence[bytes]) -> Accepted:
+        rows = len(keys)
         if not records.keys() & {b"payload", b"message"}:
             return Accepted.none(rows)
         # Messages of kombu don't say when they were published.
@@ -106,10 +106,10 @@ class NativePrefilter(Prefilter):
             facts.append(Fact(FactKind.PLACE, role, zset, "zset", job_id, queue, queue, None, member, score, rank))
         return Subject(job_id, queue, tuple(facts), prefiltered=True)
 
-    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
+    def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         start = len(self.head)
-        for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
-            totals.count("records", self.queue(tag) or "", records)
+        for tag, number in Counter(key[start:].partition(b"}")[0] for key in keys).items():
+            totals.count("records", self.queue(tag) or "", number)
 
     def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         index = self.index(entry.key)

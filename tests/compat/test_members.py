@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from ferryman.compat.members import Member, join, split, stringify
+from ferryman.compat.members import Member, _split, compact, join, split, stringify
 from ferryman.schema.errors import MalformedValue
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 texts = st.text(st.characters(exclude_categories=()), max_size=6)
@@ -114,3 +114,23 @@ def test_documents_of_short_members_have_the_values_that_python_itself_finds(eac
     assert repr({name: member.value for name, member in members.items()}) == repr(expected)
     assert all(json.loads(member.text) == member.value for member in members.values())
     assert all(member.text in text.encode() for member in members.values())
+
+
+@given(objects, st.sampled_from([(",", ":"), (", ", ":")]), st.booleans())
+def test_the_members_of_a_compact_text_join_to_it_and_are_those_that_splitting_finds(found, separators, is_ascii) -> None:
+    raw = json.dumps(found, separators=separators, ensure_ascii=is_ascii).encode("utf-8", "backslashreplace")
+    members = compact(raw)
+    event(f"compact: {members is not None}")
+    if members is not None:
+        assert join(members) == raw
+        values, names = _split(raw.decode()), [*members]
+        assert members == values
+        assert names == [*values]
+        assert [repr(each.value) for each in members.values()] == [repr(each.value) for each in values.values()]
+
+
+def test_most_documents_are_compact() -> None:
+    text = '{"a":1,"b":null,"c":true,"d":"ü\\n","e":[1,{"f":0.5}],"g":""}'.encode()
+    assert compact(text) == split(text)
+    assert compact(text) is not None
+    assert compact(text.replace(b":1,", b": 1,")) is None

@@ -9,55 +9,28 @@ from collections.abc import Iterable
 from attrs import evolve
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import generate_records
-from ferryman.migrations.engine import Census
 from ferryman.migrations.fact_reader import FactReader
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
-from ferryman.migrations.subjects import SubjectBuilder
-from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, join
-from ferryman.schema.family import Keyspace
 from ferryman.schema.prefilter import Member
-from ferryman.schema.rule import Finding
-from ferryman.schema.totals import Totals
-from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ...support import prefiltered_audits as audit
 from ...support.effort import examples
+from ...support.prefiltered_audits import Seen
 from .messages import NOW, SEP, bound, held, message, queued, text
 from .strategies import entries, messages, texts
 
-Seen = tuple[list[Finding], Census, Totals]
-
-
-def address(prefix: str) -> Address:
-    return Address.parse(f"ferryman://localhost/0?family=kombu&prefix={prefix}")
+ADDRESS = audit.address("kombu", "")
 
 
 def prefiltered(keys: Iterable[Entry], prefix: str = "") -> tuple[Seen, int]:
-    """What an audit sees of a keyspace, and how many jobs are accepted in it."""
-    prefiltering, builder = InMemoryPrefilterReader(address(prefix), NOW), SubjectBuilder(FAMILY)
-    for fact in [*(fact for entry in keys for fact in prefiltering.facts(entry)), *prefiltering.rest()]:
-        builder.add(fact)
-    remembered, census = prefiltering.settle()
-    accepted = census.jobs
-    for fact in remembered:
-        builder.add(fact)
-    keyspace = Keyspace(FAMILY, prefix, NOW, prefiltering.close().totals)
-    subjects = list(builder.subjects())
-    for job in filter(None, (FAMILY.read(subject, keyspace) for subject in subjects)):
-        census.count(job, NOW)
-    findings = [finding for subject in subjects for finding in FAMILY.findings(subject, keyspace)]
-    return (sorted([*findings, *FAMILY.keyspace_findings(keyspace)], key=repr), census, keyspace.totals), accepted
+    return audit.prefiltered(audit.address("kombu", prefix), keys, NOW)
 
 
 def expected(keys: Iterable[Entry], prefix: str = "") -> Seen:
-    """The same, made of the facts of all jobs."""
-    seen = read_keyspace(FAMILY, keys, prefix, NOW)
-    census = Census()
-    for job in seen.jobs():
-        census.count(job, NOW)
-    return sorted(seen.findings(), key=repr), census, seen.keyspace.totals
+    return audit.expected(audit.address("kombu", prefix), keys, NOW)
 
 
 @settings(max_examples=examples(150))
@@ -132,7 +105,7 @@ def test_the_subject_of_a_message_is_what_its_list_states() -> None:
     for each in (message("tag-1"), message("tag-2", exchange="news", key="a.b"), message("tag-3", key="other")):
         for step in (0, 3):
             entry = queued(b"{}", each, step=step)
-            facts = [fact for fact in FactReader(address("")).facts(entry) if fact.scope and fact.index == 1]
+            facts = [fact for fact in FactReader(ADDRESS).facts(entry) if fact.scope and fact.index == 1]
             stated = join(facts)
             made = prefilter.subject(entry.key, (), [Member(entry.key, text(each), 0.0, 1)], ())
             assert (made.job_id, made.scope, made.facts) == (stated.job_id, stated.scope, stated.facts)
@@ -142,7 +115,7 @@ def test_the_subject_of_a_message_is_what_its_list_states() -> None:
 @given(st.lists(texts(), min_size=1, max_size=6), st.sampled_from([0, 4000]))
 def test_what_is_counted_beside_facts_is_what_facts_count(items: list[bytes], offset: int) -> None:
     entry = Entry(b"celery", "list", items, None, offset)
-    prefiltering, plain = InMemoryPrefilterReader(address(""), NOW), FactReader(address(""))
+    prefiltering, plain = InMemoryPrefilterReader(ADDRESS, NOW), FactReader(ADDRESS)
     facts = Counter([*prefiltering.facts(entry), *prefiltering.settle()[0]])
     assert facts <= Counter(plain.facts(entry))
     assert evolve(prefiltering.close(), about_jobs=0) == evolve(plain.close(), about_jobs=0)

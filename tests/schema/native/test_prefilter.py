@@ -132,7 +132,7 @@ def test_what_is_counted_is_what_the_facts_of_all_jobs_count(job) -> None:
     for entry in (record, zset):
         for fact in FAMILY.facts(entry, PREFIX):
             FAMILY.tally(fact, expected)
-    prefilter.tally_accepted([record.key], counted)
+    prefilter.tally_accepted({}, [record.key], counted)
     prefilter.tally_index(zset, [score for _, score in zset.value], counted)
     assert counted == expected
 

@@ -91,7 +91,7 @@ def test_members_are_counted_alike(scores: list[float], key: str) -> None:
 @given(st.lists(st.integers(1, 10**16 - 1), min_size=1))
 def test_records_are_counted_alike(known: list[int]) -> None:
     one, many = Totals(), Totals()
-    PREFILTER.tally_accepted([b"q:job:%d" % number for number in known], one)
+    PREFILTER.tally_accepted({}, [b"q:job:%d" % number for number in known], one)
     keys = [b"q:job:%d" % number for number in known]
     BATCH.tally_accepted(BinaryViews.of(keys), np.array(known), many)
     assert one == many

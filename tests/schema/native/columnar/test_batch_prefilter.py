@@ -78,6 +78,6 @@ def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None
 def test_records_are_counted_alike(jobs: list[tuple[str, str]]) -> None:
     those = [b"ferryman:{%b}:job:%b" % (to_bytes(queue.replace("{", "%7B")), to_bytes(name)) for queue, name in jobs]
     one, many = Totals(), Totals()
-    PREFILTER.tally_accepted(those, one)
+    PREFILTER.tally_accepted({}, those, one)
     BATCH.tally_accepted(BinaryViews.of(those), BATCH.records(BinaryViews.of(those)), many)
     assert one == many
