@@ -32,7 +32,8 @@ return reply_of(function()
     end
     call('ZADD', jobs_of(worker), expires, id)
   end
-  if #ids > 0 and core(queue) == 'final' then
+  -- A worker whose lease had lapsed while its locks were lost is struck off the list (timers.lua): it is back.
+  if #ids > 0 and (core(queue) == 'final' or not call('ZSCORE', QL .. 'workers', worker)) then
     call('ZADD', QL .. 'workers', now, worker)
   end
   return {string.format('%.17g', expires), ids}

@@ -335,6 +335,20 @@ def test_timers_warn_workers_and_give_up_on_jobs_without_attempts(client: redis.
     assert ids(take(send, 1, NOW + 80_000, worker="other")) == ["first"]
 
 
+def test_a_worker_that_renews_a_lost_lock_after_its_lease_is_listed_again(client: redis.Redis, send: Any) -> None:
+    put(send, "j1")
+    assert ids(take(send)) == ["j1"]
+    late = NOW + 61_000
+    for call in LIVE.timers(now=late):
+        send(call)
+    assert client.hget("ql:j:j1", "grace") == b"1"
+    assert client.zrange("ql:workers", 0, -1) == []
+    send(LIVE.renew("mail", "w", LEASE, now=late + 1))
+    assert send(LIVE.held("mail", "w")) == ("j1",)
+    assert client.zrange("ql:workers", 0, -1) == [b"w"]
+    assert "QLESS-27" not in {each.rule for each in findings(client, "qless", "ql", late + 2)}
+
+
 def test_timers_promote_what_is_due_and_make_what_recurs(client: redis.Redis, send: Any) -> None:
     put(send, "later", delay_ms=1_000)
     args = ("cron", "nightly", "shop.Job", "{}", 60, 0, 0, "[]", 5, 0, "[]")
