@@ -16,7 +16,7 @@ from .view import View
 
 def page(view: View) -> Response:
     """What the last audit has found."""
-    return view.page("audit", look=_look(view), repair=lambda rule: repair_command(view.address, rule))
+    return view.page("audit", look=_look(view).seen(), repair=lambda rule: repair_command(view.address, rule))
 
 
 def started(view: View) -> Response:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ...schema.errors import FerrymanError
 
@@ -56,6 +56,11 @@ class Look(Generic[T]):
         """How old the result is."""
         return time.time() - self.finished if self.finished else None
 
+    def seen(self) -> Look[T]:
+        """What it is at this moment, for a page: one that ends while the page is made would be neither under way nor found."""
+        with self._done:
+            return evolve(self)
+
     def wait(self, seconds: float) -> None:
         """Returns when the one under way has finished, or after so long."""
         with self._done:
@@ -63,15 +68,16 @@ class Look(Generic[T]):
 
     def run(self) -> None:
         """In a thread: finds it, once."""
+        found, failure = self.found, "this failed for a reason that stands in the log of ferryman ui"
         try:
-            self.found, self.failure = self.find(self), ""
+            found, failure = self.find(self), ""
         except (FerrymanError, OSError) as error:
-            self.failure = str(error)
+            failure = str(error)
         except Exception:
             logger.exception("a look in the background has failed")
-            self.failure = "this failed for a reason that stands in the log of ferryman ui"
         finally:
             with self._done:
+                self.found, self.failure = found, failure
                 self.finished, self.is_running, self.progress = time.time(), False, ""
                 self._done.notify_all()
 
@@ -110,7 +116,7 @@ class Background:
         if look.age_s is None or look.age_s > max_age_s:
             self.start(look)
             look.wait(patience_s)
-        return look
+        return look.seen()
 
     def forget(self) -> None:
         """What was found is found anew."""

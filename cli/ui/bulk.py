@@ -43,7 +43,7 @@ def page(view: View) -> Response:
     """How many match, and what can be done to them; or how far it is."""
     matching = matching_of(view)
     count = _count(view, matching) if view.can_act else None
-    running = _running(view, matching.queue)
+    running = _running(view, matching.queue).seen()
     able = possible(view)
     return view.page(
         "bulk",

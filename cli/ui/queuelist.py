@@ -109,7 +109,7 @@ def queue_list(view: View, text: str, order: str, start: int, number: int) -> Qu
         return _from_snapshot(background(view), fitting, len(names), text, order, start, number)
     if numbers.is_brief(view.address):
         return _of(numbers.look(view.address), text, order, start, number)
-    look = scan(view)
+    look = scan(view).seen()
     if look.found is None:
         return QueueList([], 0, 0, look, must_scan=True)
     return _of(look.found, text, order, start, number, look)

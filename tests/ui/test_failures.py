@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 from pathlib import Path
 
 import httpx
@@ -132,6 +133,16 @@ def test_what_fails_in_the_background_is_said_on_the_page() -> None:
 
     look = Background().fresh(("broken",), broken, 1.0, 5.0)
     assert (look.failure, look.found, look.is_running) == ("this can't be", None, False)
+
+
+def test_what_a_page_is_given_stays_what_it_was_though_the_look_ends_while_the_page_is_made() -> None:
+    background, may_end = Background(), threading.Event()
+    seen = background.fresh(("slow",), lambda _look: may_end.wait(60), 1.0, 0.0)
+    may_end.set()
+    background.look(("slow",), lambda _look: False).wait(60)
+    assert (seen.is_running, seen.found) == (True, None), "or a page says that there is nothing, and does not look again"
+    later = background.fresh(("slow",), lambda _look: False, 60.0)
+    assert (later.is_running, later.found) == (False, True)
 
 
 def test_an_audit_runs_beside_the_page_and_tells_what_is_broken(page: WebPage, client: redis.Redis) -> None:
