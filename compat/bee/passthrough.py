@@ -86,7 +86,7 @@ class Passthrough:
         if self.scores:
             extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         if self.fields:
-            extra["fields"] = {to_text(name): raw for name, raw in self.fields.items()}
+            extra["fields"] = {to_text(name): self.fields[name] for name in sorted(self.fields)}
         if self.needs is not None:
             extra["needs"] = list(self.needs)
         if self.dying is not None:

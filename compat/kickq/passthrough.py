@@ -105,7 +105,7 @@ class Passthrough:
         if self.text is not None:
             extra["text"] = self.text
         if self.fields:
-            extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
+            extra["fields"] = {to_text(name): self.fields[name] for name in sorted(self.fields)}
         if self.scores:
             extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         return extra

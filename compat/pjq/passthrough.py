@@ -79,7 +79,7 @@ class Passthrough:
         if self.role:
             extra["state"] = self.role
         if self.fields:
-            extra["fields"] = {to_text(name): value for name, value in sorted(self.fields.items())}
+            extra["fields"] = {to_text(name): self.fields[name] for name in sorted(self.fields)}
         if self.scores:
             extra["scores"] = dict(self.scores)
         if self.found:

@@ -103,8 +103,9 @@ class Passthrough:
             extra["state"] = self.state
         if self.scores:
             extra["scores"] = {role: _plain(score) for role, score in self.scores.items()}
+        # A server gives the fields of a hash in an order that changes while its table grows.
         for role, bound in (("fields", False), ("state_fields", True)):
-            fields = {to_text(name): value for name, value in self.fields.items() if (name in STATE_FIELDS) is bound}
+            fields = {to_text(name): self.fields[name] for name in sorted(self.fields) if (name in STATE_FIELDS) is bound}
             if fields:
                 extra[role] = fields
         if self.history is not None:

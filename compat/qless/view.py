@@ -68,7 +68,7 @@ class View:
         view = cls(subject.job_id)
         if subject.scope != Scope.JOB:
             return view
-        for fact in sorted(subject.facts, key=lambda fact: (fact.key, fact.index or 0, fact.member or b"")):
+        for fact in sorted(subject.facts, key=lambda fact: (fact.key, fact.index or 0, fact.member or b"", fact.label or "")):
             view._add(fact)
         view.word = to_text(view.fields.get(b"state", b""))
         queue = to_text(view.fields.get(b"queue", b""))

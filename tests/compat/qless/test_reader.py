@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.keys import KeyLayout
 from ferryman.schema.text import to_bytes, to_text
 from ferryman.testing.keyspaces import read_keyspace
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ...support import reading
@@ -353,6 +354,7 @@ def test_a_failure_tells_the_error_whatever_it_is_made_of() -> None:
 
 
 @given(st.lists(entries(), min_size=1, max_size=4), st.randoms())
+@example([Entry(b"ql:j:1-dependencies", "set", [b"%d" % number for number in range(2, 12)])], Random(1))
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     own = record()
     keys = [own, *(entry for entry in keys if entry.key != own.key)]
