@@ -145,7 +145,7 @@ def same(_: Any, one: Any, start: Any, other: Any, other_start: Any, size: Any) 
 
 
 WIDTH = 16
-"""Bytes that the following look at, all at once."""
+"""Bytes that ``plain_bytes`` looks at, all at once."""
 _VECTOR = ir.VectorType(ir.IntType(8), WIDTH)
 
 
@@ -157,23 +157,14 @@ def plain_bytes(_: Any, data: Any, at: Any) -> Any:
     """
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        found = _wide(context, builder, signature, given)
+        first = _byte(context, builder, signature, given, 0)
+        found = builder.load(builder.bitcast(first, _VECTOR.as_pointer()), align=1)
         others = builder.icmp_signed("<=", found, _all_of(31))  # as signed numbers, those beyond ASCII are less than 0
         for byte in b'"\\':
             others = builder.or_(others, builder.icmp_signed("==", found, _all_of(byte)))
+        bits = builder.zext(builder.bitcast(others, ir.IntType(WIDTH)), ir.IntType(64))  # the first byte's is the lowest
         beyond = ir.Constant(ir.IntType(64), 1 << WIDTH)
-        return builder.cttz(builder.or_(_bits(builder, others), beyond), ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(_array(data), _index(at)), made
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def opening_brackets(_: Any, data: Any, at: Any) -> Any:
-    """``opening_brackets(data, at)``: how many of WIDTH bytes are ``[`` or ``{``."""
-
-    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        found = builder.and_(_wide(context, builder, signature, given), _all_of(0xDF))  # one bit tells these two apart
-        return builder.ctpop(_bits(builder, builder.icmp_signed("==", found, _all_of(ord("[")))))
+        return builder.cttz(builder.or_(bits, beyond), ir.Constant(ir.IntType(1), 1))
 
     return types.int64(_array(data), _index(at)), made
 
@@ -198,16 +189,5 @@ def _byte(context: Any, builder: Any, signature: Any, given: Any, argument: int)
     return builder.gep(array.data, [given[argument + 1]])
 
 
-def _wide(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-    """WIDTH bytes of the array and from the position that are given."""
-    first = _byte(context, builder, signature, given, 0)
-    return builder.load(builder.bitcast(first, _VECTOR.as_pointer()), align=1)
-
-
 def _all_of(byte: int) -> Any:
     return ir.Constant(_VECTOR, [byte] * WIDTH)
-
-
-def _bits(builder: Any, booleans: Any) -> Any:
-    """Booleans as the lowest bits of a number, the first as the lowest."""
-    return builder.zext(builder.bitcast(booleans, ir.IntType(WIDTH)), ir.IntType(64))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..text import MAX_JSON_DEPTH
-from .jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, WIDTH, helper, kernel, opening_brackets, plain_bytes
+from .jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, WIDTH, helper, kernel, plain_bytes
 
 MOST_DIGITS = 18
 """Numbers of more digits are unusual."""
@@ -188,12 +188,11 @@ def _depth(data: Any, at: int, end: int) -> int:
     """How deep brackets are nested, as text.py counts them: those in strings too. Or more, where that is few."""
     if end - at <= MAX_JSON_DEPTH:
         return end - at
-    opening, index = 0, at
-    while index + WIDTH <= end:
-        opening += opening_brackets(data, index)
-        index += WIDTH
-    if opening + end - index <= MAX_JSON_DEPTH:
-        return opening + end - index
+    opening = 0
+    for index in range(at, end):
+        opening += data[index] == 91 or data[index] == 123
+    if opening <= MAX_JSON_DEPTH:
+        return opening
     depth = deepest = 0
     for index in range(at, end):
         if data[index] == 91 or data[index] == 123:
