@@ -71,5 +71,6 @@ def test_two_processes_run_sparks_tests_and_the_others_none_of_them(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.findall(r"^\[(gw\d+)\] .* PASSED tests/(\w+)/", done.stdout, re.MULTILINE)
     assert len(ran) == len(files)
-    assert {process for process, folder in ran if folder == "spark"} == {"gw0", "gw1"}
-    assert "gw2" in {process for process, _ in ran}
+    running_spark = {process for process, folder in ran if folder == "spark"}
+    assert len(running_spark) == 2, "which they are depends on who starts first"
+    assert len({process for process, _ in ran} - running_spark) == 1
