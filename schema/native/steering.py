@@ -123,6 +123,7 @@ class NativeSteering(Steering):
         self, queue: str, *, now: int | None = None
     ) -> Generator[list[Call[Any] | Command[Any]], list[Any], dict[str, Outcome]]:
         outcomes: dict[str, Outcome] = {}
+        full: set[str] = set()  # nothing goes there behind what was refused: a queue remembers the highest number that has come
         while True:
             refused = sum(outcome == "refused" for outcome in outcomes.values())
             (moves,) = yield [self._call("moves", queue, now, (refused, MAX_MOVES), _moves)]
@@ -132,9 +133,16 @@ class NativeSteering(Steering):
             by_target: dict[str, list[tuple[Move, dict[bytes, bytes]]]] = {}
             for move, fields in zip(moves, hashes, strict=True):
                 by_target.setdefault(move.target, []).append((move, fields))
+            for target in full & by_target.keys():
+                for move, _ in by_target.pop(target):
+                    outcomes[move.id] = "refused"
+            if not by_target:
+                continue
             stored = yield [self._receive(queue, target, some, now) for target, some in by_target.items()]
             ended: list[Argument] = []
-            for some, has_arrived in zip(by_target.values(), stored, strict=True):
+            for (target, some), has_arrived in zip(by_target.items(), stored, strict=True):
+                if not has_arrived:
+                    full.add(target)
                 for move, _ in some:
                     outcomes[move.id] = "done" if has_arrived else "refused"
                     ended += (to_bytes(move.id), move.number) if has_arrived else ()

@@ -16,6 +16,7 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.job import State
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
+from ferryman.schema.native.steering import MAX_MOVES
 from ferryman.schema.steering import Action, JobFilter
 
 from ..support.servers import Server
@@ -73,6 +74,19 @@ def test_a_move_into_a_queue_that_fills_up_ends_with_its_reason(controls: Contro
     run(client, scripts.declare("bulk", {"x-max-length": 10 * JOBS}))
     controls.act_on_matching(Action.MOVE, "mail", State.WAITING, JobFilter(), "bulk")
     assert client.zcard(scripts.keys("bulk").waiting) == JOBS
+
+
+def test_what_fits_goes_nowhere_before_what_was_refused(controls: Controls, client: redis.Redis) -> None:
+    run(client, scripts.declare("bulk", {"x-max-length": 10, "x-overflow": "reject-publish"}))
+    moved = [f"p-{number}" for number in range(MAX_MOVES + 10)]
+    for job_id in moved:
+        run(client, controls.steering.act(Action.MOVE, "mail", job_id, "bulk"))
+    controls.act(Action.MOVE, "mail", f"p-{MAX_MOVES + 10}", "bulk")
+    assert client.zcard(scripts.keys("bulk").waiting) == 0
+    run(client, scripts.declare("bulk", {"x-max-length": 10 * JOBS}))
+    controls.act(Action.MOVE, "mail", f"p-{MAX_MOVES + 11}", "bulk")
+    assert client.zcard(scripts.keys("bulk").waiting) == len(moved) + 2
+    assert client.zcard(scripts.keys("mail").waiting) == JOBS - len(moved) - 2
 
 
 def test_errors_are_recorded_as_what_came_of_it(controls: Controls, records: list[ActionRecord]) -> None:
