@@ -101,8 +101,8 @@ def page(
 def is_most_of_all(address: Address, queue: str, state: State) -> bool | None:
     """Whether reading all jobs of an address costs less than those of a queue in a state page by page; None as ``page``.
 
-    Two dozen commands a job of a page, three a key where all are read. Who may not
-    ask how many keys there are reads pages. Raises ServerError naming the address.
+    A job of a page costs two dozen commands, a key three where all are read. Who may not ask how many keys there are reads pages.
+    Raises ServerError naming the address.
     """
     query = address.key_family.state_indexes(address.prefix, queue, state) if address.kind in SERVERS else None
     if query is None:

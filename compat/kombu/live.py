@@ -15,9 +15,9 @@ Called by ``family.py``, the transport, ``client.py`` and the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from attrs import frozen
 
@@ -28,8 +28,8 @@ from ...schema.keys import glob_escape
 from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
-from ...schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Removed, Role
+from ...schema.native.scripts.queue_scripts import FETCH_BYTES
+from ...schema.native.scripts.results import Removed, Role
 from ...schema.text import load_json, show, to_bytes, to_text
 from ..live import Retry, ScriptedFamily, outcome, texts
 from .bindings import Binding, topic_pattern
@@ -147,21 +147,6 @@ class KombuLive(ScriptedFamily):
 
     def upcoming(self, queue: str, limit: int, *, fetch_bytes: int = FETCH_BYTES) -> None:
         """None: kombu holds no message until its time."""
-
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        """A task's id is the header ``id``, else the correlation id. Nothing is scheduled: what has an ``eta`` waits as well."""
-        if role == "scheduled":
-            return self.on_queue("find", queue, now, (0, seen), lambda _: Found((), 0, False))
-        return self.on_queue("find", queue, now, (limit, seen, *map(to_bytes, task_ids)), results.found)
 
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """Looks at 20,000 messages, those that run next first."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
@@ -32,8 +32,7 @@ from ...schema.errors import KeyspaceRefused, MalformedValue, UsageError
 from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
 from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import check_name
-from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
-from ...schema.native.scripts.results import Found, Removed, Renewed, Role, Task, removed
+from ...schema.native.scripts.results import Removed, Renewed, Role, removed
 from ...schema.text import load_json, show, to_bytes, to_text
 from ..live import Retry, ScriptedFamily, outcome, texts
 from ..numbers import parse_int, parse_number
@@ -191,21 +190,6 @@ class QlessLive(ScriptedFamily):
         pairs = [part for job_id, data in jobs for part in (to_bytes(job_id), data or b"")]
         return self.by_consumer("renew", queue, consumer, now, (lease_ms, *pairs), _renewed)
 
-    def find(
-        self,
-        queue: str,
-        task_ids: Iterable[str],
-        role: Literal["waiting", "scheduled"] = "waiting",
-        *,
-        seen: int = 0,
-        limit: int = MAX_PER_CALL,
-        now: int | None = None,
-    ) -> Call[Found]:
-        """All of them at once: a task's id tells that of its job."""
-        start = f"{self.prefix}:"
-        pairs = [part for task in task_ids for part in (task, task.removeprefix(start) if task.startswith(start) else "")]
-        return self.on_queue("find", queue, now, (role, *map(to_bytes, pairs)), _found)
-
     def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """A job for which others wait can't be cancelled: it fails, in the group ``<queue>-revoked``, and they go on waiting."""
         args = (only or "", "1", to_bytes(job_id))
@@ -334,11 +318,6 @@ def _extra(raw: bytes | None) -> bytes | None:
 
 def _renewed(reply: Any) -> tuple[float, tuple[str, ...]]:
     return float(reply[0]), texts(reply[1])
-
-
-def _found(reply: Any) -> Found:
-    jobs = tuple(Task(to_text(job_id), to_text(task), b"") for job_id, task in zip(reply[::2], reply[1::2], strict=True))
-    return Found(jobs, len(jobs), more=False)
 
 
 def roles(reply: Any) -> tuple[Removed | None, ...]:

@@ -249,10 +249,11 @@ class KeyRowWriter(PrefilteringReader):
         if known:
             group, members = index_members.group, [entry.value[index] for index in known]
             self._note_groups([group] if group else [])
-            numbers, indexes, scores = [index_members.numbers[index] for index in known], np.array(known) + entry.offset, None
+            numbers, scores = [index_members.numbers[index] for index in known], None
+            indexes = None if entry.redis_type == "set" else np.array(known) + entry.offset
             if entry.redis_type == "zset":
-                members, scores = ([*column] for column in zip(*members, strict=True))
-            columns = numbers, None if entry.redis_type == "set" else indexes, scores, pa.array(members, pa.binary())
+                members, scores = map(list, zip(*members, strict=True))
+            columns = numbers, indexes, scores, pa.array(members, pa.binary())
             self._others.add(_members(entry.key, index_members.key, group.hash if group else 0, *columns))
         return self.of_index_members(entry, known)
 
@@ -376,10 +377,7 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
 def _members(
     key: bytes, index_key: IndexKey, group: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array
 ) -> pa.RecordBatch:
-    """The key rows of members of an index. ``group``: the hash of theirs if the index tells it, else 0.
-
-    ``scores``: None of a list or a set; ``indexes``: None of a set.
-    """
+    """The key rows of members of an index: a list has no ``scores``, a set no ``indexes`` either; ``group`` may be 0: untold."""
     rows = len(members)
     hashed = np.zeros(rows) if scores is None else np.asarray(scores, np.float64)
     return _batch(

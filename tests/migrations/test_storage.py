@@ -74,8 +74,8 @@ def test_files_are_read_as_they_were_written(work: str) -> None:
 def test_names_have_their_folder_before_what_a_url_asks_for() -> None:
     assert storage.join("/shared", "a", "b") == "/shared/a/b"
     assert storage.join("s3://bucket", "a", "b") == "s3://bucket/a/b"
-    assert storage.join("s3://bucket/work/?region=x", "a") == "s3://bucket/work/a?region=x"
-    assert storage.base_name("s3://bucket/work/a?region=x/y") == "a"
+    assert storage.join("s3://bucket/folder/?region=x", "a") == "s3://bucket/folder/a?region=x"
+    assert storage.base_name("s3://bucket/folder/a?region=x/y") == "a"
     assert storage.base_name("/shared/a?b") == "a?b"
 
 

@@ -3,20 +3,22 @@
 --
 -- KEYS, ARGV[1…6]   see _common.lua
 -- ARGV[7]    queue
--- ARGV[8]    most messages to scan; fewer if they are large
--- ARGV[9]    how many have been scanned
--- ARGV[10…]  task ids
+-- ARGV[8]    'waiting', or 'scheduled': nothing is, what has an `eta` waits as well
+-- ARGV[9]    most messages to scan; fewer if they are large
+-- ARGV[10]   how many have been scanned
+-- ARGV[11]   what the id of a task begins with that is no more than a job: every message here has an id of its own
+-- ARGV[12…]  task ids: the header `id` of a message, else its correlation id
 -- Result     {1 if there is more, how many were scanned, {delivery tag, task id, '' …}}
 
-local queue, limit, seen = ARGV[7], math.min(tonumber(ARGV[8]), MAX_PER_CALL), tonumber(ARGV[9])
+local queue, limit, seen = ARGV[7], tonumber(ARGV[9]), tonumber(ARGV[10])
 
 -- Bytes of messages that one call looks at, messages read at once, and the most ids that are looked for before parsing.
 local MOST_BYTES, PAGE, FEW = 4194304, 50, 20
 
-local wanted = set_from(10)
+local wanted = set_from(12)
 
 local function may_be_wanted(text)
-  if #ARGV - 9 > FEW then
+  if #ARGV - 11 > FEW then
     return true
   end
   for task in pairs(wanted) do
@@ -38,6 +40,9 @@ local function task_in(text)
 end
 
 return reply_of(function()
+  if ARGV[8] == 'scheduled' then
+    return {0, 0, {}}
+  end
   local steps = steps_of()
   local found, scanned, bytes, before = {}, 0, 0, 0
   for i = #steps, 1, -1 do

@@ -3,13 +3,16 @@
 -- KEYS, ARGV[1] and ARGV[2]: see _common.lua
 -- ARGV[3]   queue
 -- ARGV[4]   'waiting' or 'scheduled'
--- ARGV[5…]  pairs of a task's id and the id that its job would have
--- Result    {id, task id …}
+-- ARGV[5]   most jobs to look at, and
+-- ARGV[6]   how many have been looked at: all are looked for at once
+-- ARGV[7]   what the id of a task begins with that is no more than a job of qless
+-- ARGV[8…]  task ids
+-- Result    {0: there is no more, how many were found, {id, task id, '' …}}
 --
 -- A job that Celery has published has its task's id, or that with a number behind where another job had it; its field `ferryman` has
 -- the task's id at any rate. Others go by their own id.
 
-local queue = ARGV[3]
+local queue, prefix = ARGV[3], ARGV[7]
 
 -- How many jobs of one task may stand in a keyspace at the same time and be found.
 local SAME = 10
@@ -32,10 +35,11 @@ return reply_of(function()
     local known = celery_word(attempt('HGET', RECORD .. id, 'ferryman'), 'id')
     if (known == task or (own and not known)) and stands(id) then
       append(found, id, task)
+      append(found, '')
     end
   end
-  for i = 5, #ARGV, 2 do
-    local task, id = ARGV[i], ARGV[i + 1]
+  for i = 8, #ARGV do
+    local task = ARGV[i]
     check(task, task, false)
     for n = 2, SAME do
       local other = task .. '-' .. n
@@ -44,9 +48,9 @@ return reply_of(function()
       end
       check(other, task, false)
     end
-    if id ~= '' then
-      check(id, task, true)
+    if prefix ~= '' and string.sub(task, 1, #prefix) == prefix then
+      check(string.sub(task, #prefix + 1), task, true)
     end
   end
-  return found
+  return {0, #found / 3, found}
 end)

@@ -1,4 +1,4 @@
-"""All that match moved to another queue of the same server by the script that finds them: what arrives, and what is left."""
+"""Jobs moved to another queue, by way of a client or by the script that finds all that match: what arrives, and what is left."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.connection.call import run
-from ferryman.schema.errors import MalformedValue
+from ferryman.schema.errors import MalformedValue, UsageError
 from ferryman.schema.job import State
 from ferryman.schema.native import codec
 from ferryman.schema.native.scripts.publication import Publication
-from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.steering import Action, BulkStep, JobFilter
 
-from .test_steering import ANY, LATER, NOW, OTHER, QUEUE, Queue, done, everything, frame, steering
+from ...support.steered_queue import ANY, LATER, NOW, OTHER, QUEUE, Queue, done, everything, frame, scripts, steering
 
-scripts = QueueScripts()
 here, there = scripts.keys(QUEUE), scripts.keys(OTHER)
 
 
 @pytest.fixture
 def queue(client: redis.Redis) -> Queue:
     """A queue, and one to move to."""
-    for name in (QUEUE, OTHER):
-        run(client, scripts.declare(name, {}, now=NOW))
-    return Queue(client)
+    return Queue.made(client)
 
 
 def move(queue: Queue, state: State = State.WAITING, chosen: JobFilter = ANY, **said: Any) -> list[BulkStep]:
@@ -219,3 +215,105 @@ def test_the_bytes_that_wait_are_given_free(queue: Queue) -> None:
     queue.publish("p-2", message=frame(b"[[1],{},{}]", task="other"))
     assert done(move(queue, chosen=JobFilter(task="send"))) == 1
     assert int(queue.client.hget(here.meta, "bytes")) == 11
+
+
+# By way of a client
+
+
+def test_a_moved_job_keeps_its_payload_priority_due_time_and_age(queue: Queue) -> None:
+    queue.send(scripts.delete(OTHER, now=NOW))
+    queue.send(scripts.declare(OTHER, {}, "descending", now=NOW))
+    queue.publish("p-1", priority=7)
+    queue.publish("p-2", due=LATER, priority=2, ttl_ms=10_000)
+    for job in ("p-1", "p-2"):
+        assert queue.act(Action.MOVE, job, OTHER) == "done"
+        assert queue.act(Action.DELETE, job) == "refused"
+        assert queue.send(scripts.revive(QUEUE, [job], now=NOW)) == (False,)
+    assert queue.settle() == {"p-1": "done", "p-2": "done"}
+    one, two = queue.send(scripts.take(OTHER, "bob", 10, 1000, now=LATER)).jobs
+    assert (one.id, one.priority, two.id, two.priority) == ("p-1", 7, "p-2", 2)
+    assert two.fields[b"published_at"] == str(NOW).encode()
+    assert two.fields[b"expires_at"] == str(LATER + 10_000).encode()
+    assert set(two.fields) == {b"message", b"published_at", b"due_at", b"expires_at", b"score"}
+    head, body = codec.decode(one.fields[b"message"])
+    assert (head["properties"]["delivery_info"], body) == ({"exchange": "", "routing_key": OTHER}, b'[["ann"],{},{}]')
+    left = {key for key in queue.client.scan_iter(here.base + b"*") if b":history" not in key and not key.endswith(b":times")}
+    assert left <= {here.meta, here.wake, here.publisher("p"), here.consumers}
+
+
+def test_a_move_that_was_cut_off_is_ended_by_the_next_and_nothing_comes_twice(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.act(Action.MOVE, "p-1", OTHER)
+    mover = steering.settle(QUEUE)
+    hashes = mover.send([queue.send(call) for call in next(mover)])
+    receive = mover.send([queue.send(call) for call in hashes])
+    assert [queue.send(call) for call in receive] == [True]
+    # The mover dies here. A worker is faster than who ends its work.
+    assert queue.take(queue=OTHER) == ["p-1"]
+    queue.send(scripts.ack(OTHER, "ann", ["p-1"], now=NOW))
+    assert queue.act(Action.MOVE, "p-2", OTHER) == "done"
+    assert queue.settle() == {"p-1": "done", "p-2": "done"}
+    assert queue.take(queue=OTHER) == ["p-2"]
+
+
+def test_two_who_move_at_the_same_time_move_each_job_once(queue: Queue) -> None:
+    queue.publish("p-1", "p-2")
+    queue.act(Action.MOVE, "p-1", OTHER)
+    movers = [steering.settle(QUEUE) for _ in range(2)]
+    calls: list[Any] = [next(mover) for mover in movers]
+    for _ in range(2):
+        calls = [mover.send([queue.send(each) for each in some]) for mover, some in zip(movers, calls, strict=True)]
+    first, second = calls
+    assert [queue.send(call) for call in first] == [True]
+    assert queue.take(queue=OTHER) == ["p-1"]
+    queue.act(Action.MOVE, "p-2", OTHER)
+    queue.settle()
+    assert [queue.send(call) for call in second] == [True]
+    assert queue.take(queue=OTHER) == ["p-2"]
+    assert queue.client.zcard(scripts.keys(OTHER).waiting) == 0
+
+
+def test_what_a_full_queue_refuses_stays_on_the_way_until_there_is_room(queue: Queue) -> None:
+    queue.send(scripts.declare(OTHER, {"x-max-length": 1, "x-overflow": "reject-publish"}, now=NOW))
+    queue.publish("p-1", "p-2")
+    for job in ("p-1", "p-2"):
+        queue.act(Action.MOVE, job, OTHER)
+        queue.settle()
+    with pytest.raises(UsageError, match="at its greatest length"):
+        queue.send(steering.check(Action.MOVE, QUEUE, OTHER))
+    assert queue.settle() == {"p-2": "refused"}
+    assert queue.take(queue=OTHER) == ["p-1"]
+    assert queue.settle() == {"p-2": "done"}
+    assert queue.take(queue=OTHER) == ["p-2"]
+
+
+def test_twins_under_one_id_are_both_kept(queue: Queue) -> None:
+    queue.publish("p-1")
+    queue.send(scripts.publish(OTHER, "p", [Publication("p-1", frame(b"[[2],{},{}]"))], now=NOW))
+    queue.act(Action.MOVE, "p-1", OTHER)
+    assert queue.settle() == {"p-1": "done"}
+    bodies = [codec.decode(job.fields[b"message"])[1] for job in queue.send(scripts.take(OTHER, "b", 9, 1000, now=NOW)).jobs]
+    assert sorted(bodies) == [b'[["ann"],{},{}]', b"[[2],{},{}]"]
+
+
+def test_a_dead_job_begins_anew_in_another_queue(queue: Queue) -> None:
+    queue.send(scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"}, now=NOW))
+    queue.bury("p-1")
+    assert queue.act(Action.MOVE, "p-1", OTHER) == "done"
+    assert queue.client.zcard(here.outbox) == 0
+    queue.settle()
+    (job,) = queue.send(scripts.take(OTHER, "bob", 1, 1000, now=NOW)).jobs
+    assert (job.deliveries, set(job.fields)) == (1, {b"message", b"published_at"})
+
+
+def test_every_key_of_a_temporary_queue_keeps_a_ttl_when_jobs_move_in_and_out(queue: Queue) -> None:
+    for name in (QUEUE, OTHER):
+        queue.send(scripts.declare(name, {"x-expires": 60_000}))
+    queue.send(scripts.publish(QUEUE, "p", [Publication(f"p-{n}", frame(), unique=str(n)) for n in range(3)]))
+    for job in ("p-0", "p-1"):
+        queue.send(steering.act(Action.MOVE, QUEUE, job, OTHER))
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
+    queue.settle()
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
+    queue.send(steering.pause(OTHER))
+    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())

@@ -2,118 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.connection.call import Call, Command, run
 from ferryman.schema.errors import PublishRefused, UsageError
 from ferryman.schema.job import State
 from ferryman.schema.native import codec
 from ferryman.schema.native.scripts.publication import Publication
-from ferryman.schema.native.scripts.queue_scripts import QueueScripts
-from ferryman.schema.native.steering import NativeSteering
-from ferryman.schema.steering import Action, BulkStep, JobFilter, Outcome, Value
-from ferryman.testing.keyspaces import dump
+from ferryman.schema.steering import Action, JobFilter
 
-T = TypeVar("T")
-
-QUEUE, OTHER = "mail", "bulk"
-NOW = 1_000_000_000_000
-LATER = NOW + 3_600_000
-scripts, steering = QueueScripts(), NativeSteering()
-keys = scripts.keys(QUEUE)
-ANY = JobFilter()
-
-
-def frame(body: bytes = b'[["ann"],{},{}]', task: str = "send", **headers: Any) -> bytes:
-    properties = {"priority": 3, "delivery_info": {"exchange": "", "routing_key": QUEUE}}
-    head = {"headers": {"task": task, "id": "t", **headers}, "content-type": "application/json", "content-encoding": "utf-8"}
-    return codec.encode(head | {"properties": properties}, body)
+from ...support.steered_queue import LATER, NOW, OTHER, QUEUE, Queue, done, everything, frame, keys, scripts, steering
 
 
 @pytest.fixture
-def server_client(client: redis.Redis) -> redis.Redis:
-    """A server with two queues."""
-    for queue in (QUEUE, OTHER):
-        run(client, scripts.declare(queue, {}, now=NOW))
-    return client
-
-
-@pytest.fixture
-def queue(server_client: redis.Redis) -> Queue:
-    """One of them, and who may look into it."""
-    return Queue(server_client)
-
-
-class Queue:
-    """One queue, at moments that the test says."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client = client
-
-    def send(self, call: Call[T] | Command[T]) -> T:
-        return run(self.client, call)
-
-    def publish(self, *jobs: str, due: int | None = None, message: bytes = frame(), now: int = NOW, **options: Any) -> None:
-        publications = [Publication(job, message, due_ms=due, **options) for job in jobs]
-        self.send(scripts.publish(QUEUE, "p", publications, now=now))
-
-    def bury(self, *jobs: str, now: int = NOW, error: str = "ValueError: no such mailbox") -> None:
-        self.publish(*jobs, now=now)
-        for job in self.take(len(jobs), now=now):
-            self.send(scripts.reject(QUEUE, "ann", job, "rejected", error, now=now))
-
-    def take(self, n: int = 100, now: int = NOW, queue: str = QUEUE, consumer: str = "ann") -> list[str]:
-        return [job.id for job in self.send(scripts.take(queue, consumer, n, 30_000, now=now)).jobs]
-
-    def act(self, action: Action, job: str, value: Value = None, now: int = NOW) -> Outcome:
-        return self.send(steering.act(action, QUEUE, job, value, now=now))
-
-    def act_on_matching(
-        self,
-        action: Action,
-        state: State,
-        chosen: JobFilter = ANY,
-        value: Value = None,
-        *,
-        limit: int = 3,
-        now: int = NOW + 1,
-        dry_run: bool = False,
-        one_server: bool = False,
-    ) -> list[BulkStep]:
-        """All steps of it."""
-        found: list[BulkStep] = []
-        cursor: str | None = None
-        while not found or cursor is not None:
-            call = steering.act_on_matching(
-                *(action, QUEUE, state, chosen, value),
-                cursor=cursor,
-                limit=limit,
-                dry_run=dry_run,
-                one_server=one_server,
-                now=now,
-            )
-            found.append(self.send(call))
-            cursor = found[-1].next
-        return found
-
-    def settle(self) -> dict[str, Outcome]:
-        mover = steering.settle(QUEUE)
-        try:
-            calls = next(mover)
-            while True:
-                calls = mover.send([self.send(call) for call in calls])
-        except StopIteration as end:
-            outcomes: dict[str, Outcome] = end.value
-            return outcomes
-
-    def message(self, job: str, queue: str = QUEUE) -> tuple[dict[str, Any], bytes]:
-        return codec.decode(self.client.hget(scripts.keys(queue).job(job), "message"))
-
-
-def done(steps: list[BulkStep]) -> int:
-    return sum(step.done for step in steps)
+def queue(client: redis.Redis) -> Queue:
+    """A queue beside another, and who may look into it."""
+    return Queue.made(client)
 
 
 # Pausing
@@ -412,109 +317,3 @@ def test_a_dry_run_changes_nothing(queue: Queue) -> None:
     ):
         assert done(queue.act_on_matching(action, state, value=value, dry_run=True)) > 0
         assert everything(queue.client) == before
-
-
-def everything(client: redis.Redis) -> dict[bytes, Any]:
-    return {key: entry.value for key, entry in dump(client).items() if not key.endswith(b":wake")}
-
-
-# Moving
-
-
-def test_a_moved_job_keeps_its_payload_priority_due_time_and_age(queue: Queue) -> None:
-    queue.send(scripts.delete(OTHER, now=NOW))
-    queue.send(scripts.declare(OTHER, {}, "descending", now=NOW))
-    queue.publish("p-1", priority=7)
-    queue.publish("p-2", due=LATER, priority=2, ttl_ms=10_000)
-    for job in ("p-1", "p-2"):
-        assert queue.act(Action.MOVE, job, OTHER) == "done"
-        assert queue.act(Action.DELETE, job) == "refused"
-        assert queue.send(scripts.revive(QUEUE, [job], now=NOW)) == (False,)
-    assert queue.settle() == {"p-1": "done", "p-2": "done"}
-    one, two = queue.send(scripts.take(OTHER, "bob", 10, 1000, now=LATER)).jobs
-    assert (one.id, one.priority, two.id, two.priority) == ("p-1", 7, "p-2", 2)
-    assert two.fields[b"published_at"] == str(NOW).encode()
-    assert two.fields[b"expires_at"] == str(LATER + 10_000).encode()
-    assert set(two.fields) == {b"message", b"published_at", b"due_at", b"expires_at", b"score"}
-    head, body = codec.decode(one.fields[b"message"])
-    assert (head["properties"]["delivery_info"], body) == ({"exchange": "", "routing_key": OTHER}, b'[["ann"],{},{}]')
-    left = {key for key in queue.client.scan_iter(keys.base + b"*") if b":history" not in key and not key.endswith(b":times")}
-    assert left <= {keys.meta, keys.wake, keys.publisher("p"), keys.consumers}
-
-
-def test_a_move_that_was_cut_off_is_ended_by_the_next_and_nothing_comes_twice(queue: Queue) -> None:
-    queue.publish("p-1", "p-2")
-    queue.act(Action.MOVE, "p-1", OTHER)
-    mover = steering.settle(QUEUE)
-    hashes = mover.send([queue.send(call) for call in next(mover)])
-    receive = mover.send([queue.send(call) for call in hashes])
-    assert [queue.send(call) for call in receive] == [True]
-    # The mover dies here. A worker is faster than who ends its work.
-    assert queue.take(queue=OTHER) == ["p-1"]
-    queue.send(scripts.ack(OTHER, "ann", ["p-1"], now=NOW))
-    assert queue.act(Action.MOVE, "p-2", OTHER) == "done"
-    assert queue.settle() == {"p-1": "done", "p-2": "done"}
-    assert queue.take(queue=OTHER) == ["p-2"]
-
-
-def test_two_who_move_at_the_same_time_move_each_job_once(queue: Queue) -> None:
-    queue.publish("p-1", "p-2")
-    queue.act(Action.MOVE, "p-1", OTHER)
-    movers = [steering.settle(QUEUE) for _ in range(2)]
-    calls: list[Any] = [next(mover) for mover in movers]
-    for _ in range(2):
-        calls = [mover.send([queue.send(each) for each in some]) for mover, some in zip(movers, calls, strict=True)]
-    first, second = calls
-    assert [queue.send(call) for call in first] == [True]
-    assert queue.take(queue=OTHER) == ["p-1"]
-    queue.act(Action.MOVE, "p-2", OTHER)
-    queue.settle()
-    assert [queue.send(call) for call in second] == [True]
-    assert queue.take(queue=OTHER) == ["p-2"]
-    assert queue.client.zcard(scripts.keys(OTHER).waiting) == 0
-
-
-def test_what_a_full_queue_refuses_stays_on_the_way_until_there_is_room(queue: Queue) -> None:
-    queue.send(scripts.declare(OTHER, {"x-max-length": 1, "x-overflow": "reject-publish"}, now=NOW))
-    queue.publish("p-1", "p-2")
-    for job in ("p-1", "p-2"):
-        queue.act(Action.MOVE, job, OTHER)
-        queue.settle()
-    with pytest.raises(UsageError, match="at its greatest length"):
-        queue.send(steering.check(Action.MOVE, QUEUE, OTHER))
-    assert queue.settle() == {"p-2": "refused"}
-    assert queue.take(queue=OTHER) == ["p-1"]
-    assert queue.settle() == {"p-2": "done"}
-    assert queue.take(queue=OTHER) == ["p-2"]
-
-
-def test_twins_under_one_id_are_both_kept(queue: Queue) -> None:
-    queue.publish("p-1")
-    queue.send(scripts.publish(OTHER, "p", [Publication("p-1", frame(b"[[2],{},{}]"))], now=NOW))
-    queue.act(Action.MOVE, "p-1", OTHER)
-    assert queue.settle() == {"p-1": "done"}
-    bodies = [codec.decode(job.fields[b"message"])[1] for job in queue.send(scripts.take(OTHER, "b", 9, 1000, now=NOW)).jobs]
-    assert sorted(bodies) == [b'[["ann"],{},{}]', b"[[2],{},{}]"]
-
-
-def test_a_dead_job_begins_anew_in_another_queue(queue: Queue) -> None:
-    queue.send(scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"}, now=NOW))
-    queue.bury("p-1")
-    assert queue.act(Action.MOVE, "p-1", OTHER) == "done"
-    assert queue.client.zcard(keys.outbox) == 0
-    queue.settle()
-    (job,) = queue.send(scripts.take(OTHER, "bob", 1, 1000, now=NOW)).jobs
-    assert (job.deliveries, set(job.fields)) == (1, {b"message", b"published_at"})
-
-
-def test_every_key_of_a_temporary_queue_keeps_a_ttl_when_jobs_move_in_and_out(queue: Queue) -> None:
-    for name in (QUEUE, OTHER):
-        queue.send(scripts.declare(name, {"x-expires": 60_000}))
-    queue.send(scripts.publish(QUEUE, "p", [Publication(f"p-{n}", frame(), unique=str(n)) for n in range(3)]))
-    for job in ("p-0", "p-1"):
-        queue.send(steering.act(Action.MOVE, QUEUE, job, OTHER))
-    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
-    queue.settle()
-    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
-    queue.send(steering.pause(OTHER))
-    assert all(queue.client.pttl(key) > 0 for key in queue.client.scan_iter())
