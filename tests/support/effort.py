@@ -6,8 +6,8 @@ import os
 
 NIGHTLY = bool(os.environ.get("FERRYMAN_NIGHTLY"))
 """``make nightly``: each case on each kind of server, and ten times the random examples."""
-SERVERS = os.environ.get("FERRYMAN_TESTS_ON")
-"""The one kind of server that is asked, by its name; None: all that are found."""
+SERVERS = os.environ.get("FERRYMAN_TESTS_ON") or None
+"""The one kind of server that is asked, by its name; None, or empty: all that are found."""
 
 
 def examples(count: int) -> int:

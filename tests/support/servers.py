@@ -95,9 +95,11 @@ def _own_ports() -> Iterator[int]:
     """The ports of this process, one after another, again and again.
 
     The system gives them to nobody who asks for any port, and no other process of the same test run has them: so a port stays
-    free until its server listens, and while a server that comes back is away.
+    free until its server listens, and while a server that comes back is away. Test runs side by side are each told, in
+    FERRYMAN_TESTS_PORTS, how many processes the others have before it.
     """
     process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1").removeprefix("gw")) + 1
+    process += int(os.environ.get("FERRYMAN_TESTS_PORTS", 0))
     first = FIRST_PORT + process % PROCESSES * PORTS
     begin = os.getpid() % PORTS
     return itertools.cycle((*range(first + begin, first + PORTS), *range(first, first + begin)))
