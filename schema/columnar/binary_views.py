@@ -269,12 +269,6 @@ def has(data: Any, start: int, text: Any) -> Any:
     return same(data, start, text, 0, len(text))
 
 
-@helper
-def starts_with(data: Any, at: int, end: int, text: Any) -> bool:
-    """Whether a text stands here, all of it before the end."""
-    return at + len(text) <= end and has(data, at, text)
-
-
 @kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS, BYTE_ARRAY, BYTE_ARRAY)
 def _int_between(data: Any, starts: Any, sizes: Any, numbers: Any, before: Any, after: Any) -> None:
     for row in range(len(starts)):

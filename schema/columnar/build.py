@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from .automaton import BASE64
 from .binary_views import BinaryViews
 from .jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_BOOLS, OUT_BYTES, OUT_INTS, copy, helper, kernel
 
 MOST_DECIMAL = 20
 """Characters of a number of 64 bits."""
-ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+ALPHABET = np.frombuffer(BASE64, np.uint8)
 PADDING = ord("=")
 DIGITS = np.full(256, 255, np.uint8)
 """What a character stands for in base64; 255 for one that does not."""

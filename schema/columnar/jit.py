@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 from attrs import define, field
 from llvmlite import ir
 from numba import from_dtype, njit, types
@@ -24,12 +25,15 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Types of arguments: arrays that are read, whoever else may write to them, and arrays that are written
-BYTE_ARRAY, INT_ARRAY, FLOAT_ARRAY = (
-    types.Array(each, 1, "C", readonly=True) for each in (types.uint8, types.int64, types.float64)
+BYTE_ARRAY, STATE_ARRAY, INT_ARRAY, FLOAT_ARRAY = (
+    types.Array(each, 1, "C", readonly=True) for each in (types.uint8, types.uint16, types.int64, types.float64)
 )
 OUT_BYTES, OUT_INTS, OUT_FLOATS, OUT_BOOLS = (each[::1] for each in (types.uint8, types.int64, types.float64, types.boolean))
 OUT_TABLE, OUT_WORDS, OUT_OFFSETS = types.int64[:, ::1], types.uint64[::1], types.int32[::1]
 INT, WORD = types.int64, types.uint64
+
+signed: Any = np.int64
+"""Makes a signed number of a byte, or of another unsigned one: of both together numba makes a float."""
 
 
 def records_of(dtype: Any) -> Any:
@@ -151,15 +155,16 @@ _VECTOR = ir.VectorType(ir.IntType(8), WIDTH)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def plain_bytes(_: Any, data: Any, at: Any) -> Any:
-    """``plain_bytes(data, at)``: how many of WIDTH bytes stand for themselves in a JSON string, up to the first that does not.
+    """``plain_bytes(data, at)``: how many of WIDTH bytes stand for themselves in any JSON string, up to the first that does not.
 
-    Those that do are ASCII, but no control characters, quotation marks or backslashes.
+    Those that do are printable ASCII, but no quotation marks or backslashes.
     """
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         first = _byte(context, builder, signature, given, 0)
         found = builder.load(builder.bitcast(first, _VECTOR.as_pointer()), align=1)
-        others = builder.icmp_signed("<=", found, _all_of(31))  # as signed numbers, those beyond ASCII are less than 0
+        # As signed numbers, those beyond ASCII are less than 0; one more than 127 is the least of all.
+        others = builder.icmp_signed("<=", builder.add(found, _all_of(1)), _all_of(32))
         for byte in b'"\\':
             others = builder.or_(others, builder.icmp_signed("==", found, _all_of(byte)))
         bits = builder.zext(builder.bitcast(others, ir.IntType(WIDTH)), ir.IntType(64))  # the first byte's is the lowest

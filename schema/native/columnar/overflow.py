@@ -1,8 +1,8 @@
 """The plain overflow of thousands of jobs at once: ``../overflow.py`` for columns. Needs the extra ``spark``.
 
-Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.encode``. A
-loop finds them there; of all other texts it says that they are not plain. tests/schema/native/columnar/test_overflow.py. Called
-by ``batch_prefilter.py`` and ``table.py``.
+Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.encode``. An
+automaton finds them there; of all other texts it says that they are not plain. Called by ``batch_prefilter.py`` and ``table.py``.
+tests/schema/native/columnar/test_overflow.py.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from ...columnar.binary_views import BinaryViews, has, starts_with
+from ...columnar.automaton import DIGITS, Automaton, Builder
+from ...columnar.binary_views import BinaryViews
 from ...columnar.build import base64_decode, scatter
-from ...columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_INTS, OUT_TABLE, helper, kernel, same
+from ...columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_INTS, kernel
 from ...columnar.jobtable import BinaryLists
-from ...columnar.json_check import after_digits
-from ...columnar.tagged_json_check import BYTES as BEFORE_BYTES
-from ...columnar.tagged_json_check import after_bytes, check_tagged_json
+from ...columnar.tagged_json_check import check_tagged_json
 from ...tagged_json import encode_tagged
 from ..overflow import extra_of
 
@@ -35,15 +34,14 @@ FIELDS = {
 }
 """The fields that a plain overflow may have, in their order, with the form of each."""
 NONE = -1
-"""Stands for the size of a text that is not there."""
+"""The size of a text that is not there: both of its marks are 0."""
 
-_KINDS = np.array(list(FIELDS.values()), np.int64)
-_NAMES = [f'"{name}":'.encode() for name in FIELDS]
-_ENDS = np.cumsum([0, *map(len, _NAMES)])
-_HEAD, _MIDDLE, _AT, _TAIL = (
-    np.frombuffer(text, np.uint8) for text in (b'{"fields":{', b'},"extra":', b',"at":["', b'.0],"native":false}')
-)
-_ALL_NAMES = np.frombuffer(b"".join(_NAMES), np.uint8)
+MOST_DIGITS = 16
+"""Of whole numbers: a float holds all of these."""
+DEEPEST = 60
+"""Brackets open at once: in deeper ones the extra is not plain."""
+
+_BEFORE_BYTES = b'{"b64":"'
 
 
 @frozen(eq=False)
@@ -69,10 +67,9 @@ class OverflowColumns:
     @classmethod
     def of(cls, texts: BinaryViews) -> OverflowColumns:
         """What these texts hold."""
-        spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
-        are_plain = np.zeros(len(texts), np.bool_)
-        texts.fill(are_plain, _walk, spans[0], spans[1])
-        *fields, extra, roles, scores = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
+        are_plain, marks = _OVERFLOW.run(texts.data, texts.starts, texts.sizes, DEEPEST)
+        spans = [BinaryViews(texts.data, begins, ends - 1 - begins) for begins, ends in zip(marks[::2], marks[1::2], strict=True)]
+        *fields, extra, roles, scores = *spans[: len(FIELDS)], *map(_there, spans[len(FIELDS) :])
         are_tagged, families = check_tagged_json(extra)
         others = np.flatnonzero(are_plain & ~are_tagged)
         codes, different = extra.take(others).dictionary_encode()
@@ -137,103 +134,90 @@ def _there(texts: BinaryViews) -> BinaryViews:
     return BinaryViews(texts.data, texts.starts, np.maximum(texts.sizes, 0))
 
 
-# The loops
+# The form
 
 
-@helper
-def _number(data: Any, at: int, end: int) -> int:
-    """Where the number ends that begins here, of at most 16 digits, without zeros before it; -1 for none."""
-    first = at
-    at = after_digits(data, at, end)
-    return at if 0 < at - first <= 16 and (data[first] != 48 or at - first == 1) else -1
+def _overflow() -> Automaton:
+    """With two marks for each of FIELDS, and then for the extra, the role and the score: behind what stands before and after."""
+    builder = Builder(texts=1)
+    start, first, behind = (builder.new() for _ in range(3))
+    builder.words(start, [(b'{"fields":{', first)])
+    names: list[tuple[bytes, int]] = []  # of the fields that may come later
+    for mark, (name, kind) in zip(range(2 * len(FIELDS) - 2, -1, -2), reversed(FIELDS.items()), strict=True):
+        value, comma = builder.new(), builder.new()
+        builder.words(comma, names)
+        opening = _field(builder, value, kind, mark + 1, {b",": comma, b"}": behind})
+        names.append((b'"%b":%b' % (name.encode(), opening), builder.mark(mark, value)))
+    builder.words(first, names)
+    builder.go(first, b"}", behind)
+
+    mark = 2 * len(FIELDS)
+    extra, role, letter, score = (builder.new() for _ in range(4))
+    builder.words(behind, [(b',"extra":', builder.mark(mark, extra))])
+    builder.go(extra, b"{", builder.push(behind_extra := builder.new(), _anything(builder)))
+    builder.go(behind_extra, b",", builder.mark(mark + 1, before_role := builder.new()))
+    builder.words(before_role, [(b'"at":["', builder.mark(mark + 2, role))])
+    for state in (role, letter):
+        builder.go(state, b"abcdefghijklmnopqrstuvwxyz", letter)
+    builder.go(letter, b'"', builder.mark(mark + 3, before_score := builder.new()))
+    builder.go(before_score, b",", builder.mark(mark + 4, score))
+    point = builder.mark(mark + 5, tail := builder.new())
+    for digit in builder.whole_number(score, MOST_DIGITS, signed=True):
+        builder.go(digit, b".", point)
+    builder.words(tail, [(b'0],"native":false}', end := builder.new())])
+    builder.ends(end)
+    return builder.build(start)
 
 
-@helper
-def _value(data: Any, at: int, end: int, kind: int) -> Any:
-    """Where the value begins and ends that stands here, and where what comes after it does; -1, -1, -1 for none."""
-    nothing = (-1, -1, -1)
-    if kind in (WHOLE, SIGNED):
-        first = at
-        if kind == SIGNED and at < end and data[at] == 45:
-            at += 1
-        stop = _number(data, at, end)
-        if stop < 0 or (at > first and data[at] == 48):
-            return nothing
-        return first, stop, stop
+def _field(builder: Builder, value: int, kind: int, mark: int, later: Mapping[bytes, int]) -> bytes:
+    """The value of a field, up to the mark, and what may come later; what stands before the value."""
+    after = builder.new()
+    if kind in (BYTES, LINES):
+        for byte, following in later.items():
+            builder.go(after, byte, following)
+        closing = builder.new()
+        if kind == BYTES:
+            builder.base64(value, builder.mark(mark, closing))
+            builder.go(closing, b"}", after)
+            return _BEFORE_BYTES
+        base64, item = builder.new(), builder.new()
+        builder.words(value, [(_BEFORE_BYTES, base64)])
+        builder.base64(base64, closing)
+        builder.go(closing, b"}", item)
+        builder.go(item, b",", value)
+        builder.go(item, b"]", builder.mark(mark, after))
+        return b"["
     if kind == FRACTION:
-        stop = at + 2
-        if stop >= end or not 48 <= data[at] <= 57 or data[at + 1] != 46:
-            return nothing
-        stop = after_digits(data, stop, end)
-        return (at, stop, stop) if 1 <= stop - at - 2 <= 17 else nothing
-    if kind == BYTES:
-        after = after_bytes(data, at, end)
-        return (at + len(BEFORE_BYTES), after - 2, after) if after >= 0 else nothing
-    if at >= end or data[at] != 91:
-        return nothing
-    first = at + 1
-    at = first
-    while True:
-        at = after_bytes(data, at, end)
-        if at < 0 or at >= end:
-            return nothing
-        if data[at] == 93:
-            return first, at, at + 1
-        if data[at] != 44:
-            return nothing
-        at += 1
+        builder.go(value, DIGITS, point := builder.new())
+        builder.go(point, b".", fraction := builder.new())
+        digits = builder.digits(fraction, DIGITS, 17)
+    else:
+        digits = builder.whole_number(value, MOST_DIGITS, signed=kind == SIGNED)
+    for byte, following in later.items():
+        builder.go(after, byte, builder.mark(mark, following))
+    for digit in digits:
+        builder.is_also(digit, after)
+    return b""
 
 
-@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_BOOLS, OUT_TABLE, OUT_TABLE)
-def _walk(data: Any, starts: Any, sizes: Any, are_plain: Any, found_starts: Any, found_sizes: Any) -> None:
-    fields = len(_KINDS)
-    for row in range(len(starts)):
-        at, end = starts[row], starts[row] + sizes[row]
-        for field in range(fields):
-            found_sizes[field, row] = NONE
-        if not starts_with(data, at, end, _HEAD):
-            continue
-        at += len(_HEAD)
-        is_first, is_valid = True, True
-        for field in range(fields):
-            name, size = _ENDS[field], _ENDS[field + 1] - _ENDS[field]
-            begin = at
-            if not is_first and begin < end and data[begin] == 44:
-                begin += 1
-            if (not is_first and begin == at) or begin + size > end or not same(data, begin, _ALL_NAMES, name, size):
-                continue
-            first, stop, after = _value(data, begin + size, end, _KINDS[field])
-            if after < 0:
-                is_valid = False
-                break
-            found_starts[field, row], found_sizes[field, row] = first, stop - first
-            at, is_first = after, False
-        if not is_valid or not starts_with(data, at, end, _MIDDLE):
-            continue
-        at += len(_MIDDLE)
-        # The extra of others may have any form: what comes after it is found from the end.
-        stop = end - len(_TAIL)
-        if stop <= at or not has(data, stop, _TAIL):
-            continue
-        number = stop
-        while number > at and 48 <= data[number - 1] <= 57:
-            number -= 1
-        if _number(data, number, stop) != stop:
-            continue
-        if data[number - 1] == 45 and data[number] != 48:
-            number -= 1
-        word = number - 2
-        if word <= at or data[word] != 34 or data[word + 1] != 44:
-            continue
-        last = word
-        while word > at and 97 <= data[word - 1] <= 122:
-            word -= 1
-        if word == last or word - len(_AT) <= at or not has(data, word - len(_AT), _AT):
-            continue
-        found_starts[fields, row], found_sizes[fields, row] = at, word - len(_AT) - at
-        found_starts[fields + 1, row], found_sizes[fields + 1, row] = word, last - word
-        found_starts[fields + 2, row], found_sizes[fields + 2, row] = number, stop - number
-        are_plain[row] = True
+def _anything(builder: Builder) -> int:
+    """What stands inside of brackets, up to the one that closes them: any JSON, which is looked at elsewhere."""
+    text, inside, escape = 0, builder.new(), builder.new()
+    builder.go(inside, range(256), inside)
+    builder.go(inside, b"{[", builder.push(inside, inside))
+    builder.go(inside, b"}]", builder.pop())
+    builder.go(inside, b'"', text)
+    builder.go(text, range(256), text)
+    builder.go(text, b"\\", escape)
+    builder.go(text, b'"', inside)
+    builder.go(escape, range(256), text)
+    return inside
+
+
+_OVERFLOW = _overflow()
+
+
+# The loops
 
 
 @kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, OUT_INTS)
