@@ -97,4 +97,4 @@ def test_every_job_is_done_whoever_dies(server: Server, client: redis.Redis, cor
         # Whoever was killed had a job or two, whose effect may be there, and its end not.
         assert sum(done.values()) - len(done) <= 3 + 1 + 2
         assert 0 < int(ledger.get("ours") or 0) < sum(done.values()), "both have worked"
-    assert_nothing_is_left_over(client)
+    assert_nothing_is_left_over(client, core)
