@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from ...schema.family import Keyspace
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..numbers import parse_int
 from ..overflow import FIELD
-from . import lua_json
 from .keys import EARLIEST_TIME
 from .rules.placement import OVERDUE_MS
 from .rules.record import NEEDED, USUAL, wrong_options

@@ -13,9 +13,9 @@ from typing import Any
 
 from ...schema.family import Command, Target
 from ...schema.job import Job
+from .. import lua_json
 from ..faults import FaultTarget
 from ..overflow import FIELD, TRUNCATED
-from . import lua_json
 from .keys import UNFINISHED, layout
 from .record import Record
 from .writer import record_for
@@ -58,7 +58,7 @@ class BeeFaultTarget(FaultTarget):
 
     def sets(self, name: str, value: Any) -> list[Command]:
         """Changes one field of the record; bytes stand as they are, all else as JSON."""
-        return [("HSET", self.record, name, value if isinstance(value, bytes) else lua_json.dump(value) or b"")]
+        return [("HSET", self.record, name, value if isinstance(value, bytes) else lua_json.dump_plain(value) or b"")]
 
     def put_in(self, role: str, after_ms: int) -> list[Command]:
         """Puts the job into a sorted set of its queue, with a score that far after now."""

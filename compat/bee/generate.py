@@ -17,9 +17,9 @@ from attrs import define, evolve, field
 from ...schema.job import Job, State
 from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
+from ..lua_json import dump_plain
 from .history import Event
 from .keys import LOCK_MS, OPTIONS_TTL
-from .lua_json import dump
 from .passthrough import job_of
 from .record import Record, standard
 
@@ -79,7 +79,7 @@ def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Ite
 def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
-    bodies = [dump(text(start)) or b"" for _ in range(BODIES)]
+    bodies = [dump_plain(text(start)) or b"" for _ in range(BODIES)]
     draw_queue, draw_word, draw_priority = weighted(start, QUEUES), weighted(start, WORDS), weighted(start, PRIORITIES)
     sample = StratifiedSample(lambda: (draw_queue(), draw_word(), draw_priority()))
     for numbers, random in shard.blocks(jobs, seed):
@@ -155,7 +155,7 @@ class _Maker:
         if word == "failed":
             fields[b"failedReason"] = str(story.events[-1].get("message", "")).encode()
         if follower is not None and word != "completed":
-            fields[b"dependants"] = dump([follower]) or b"{}"
+            fields[b"dependants"] = dump_plain([follower]) or b"{}"
         if self.latest is not None and word not in ("canceled", "expired") and random.random() < 0.05:
             fields[b"parent"] = self.latest.encode()
         words = (self.made, self.made % 9973, body, b"true" if random.random() < 0.5 else b"false")

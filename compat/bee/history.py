@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...schema.job import Job, State
+from .. import lua_json
 from ..numbers import int64_or_none
-from . import lua_json
 
 Event = Mapping[str, Any]
 
@@ -81,13 +81,13 @@ def history_text(job: Job, word: str | None) -> bytes:
         return own
     if wanted and story[-1]["event"] not in wanted:
         _close(story, job, wanted)
-    return lua_json.dump(story) or b"{}"
+    return lua_json.dump_plain(story) or b"{}"
 
 
 def _own_text(history: Sequence[Event]) -> bytes | None:
     """The same as JSON, if all this can stand in a record of bee."""
     known = all(isinstance(event.get("event"), str) and event["event"] in KNOWN for event in history)
-    return lua_json.dump(list(history)) if history and known else None
+    return lua_json.dump_plain(list(history)) if history and known else None
 
 
 def _story(job: Job) -> list[Event]:
@@ -109,7 +109,7 @@ def _close(story: list[Event], job: Job, wanted: Sequence[str]) -> None:
     ended = job.state in (State.COMPLETED, State.FAILED, State.CANCELLED) and job.finished_at is not None
     when = job.finished_at if ended else job.started_at if name == "popped" else job.updated_at
     more: dict[str, Any] = {"till": job.due_at} if name == "delayed" else {}
-    if name == "failed" and job.error is not None and lua_json.dump(job.error):
+    if name == "failed" and job.error is not None and lua_json.dump_plain(job.error):
         more = {"message": job.error}
     story.append(_event(name, when, more))
 

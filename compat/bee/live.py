@@ -35,13 +35,13 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts import results
 from ...schema.native.scripts.results import Removed
 from ...schema.text import to_bytes, to_text
-from .. import side
+from .. import lua_json, side
 from ..live import Retry, ScriptedFamily, outcome
 from ..numbers import parse_int, parse_number
-from . import lua_json
 from .keys import LOCK_MS, layout
 from .look import KEYS_TO_SEE, refuse_others
 from .new_job import checked_id, data_of, options_of, tags_of
+from .record import tag_name
 
 T = TypeVar("T")
 
@@ -171,7 +171,7 @@ class BeeLive(ScriptedFamily):
     def tagged(self, tags: Iterable[str | float]) -> Command[tuple[str, ...]]:
         """The ids of the jobs that have all of these tags, of which there must be one, sorted."""
         names = layout(self.prefix)
-        keys = [names.key("tag", tag=text) for text in map(lua_json.tag_text, tags) if text is not None]
+        keys = [names.key("tag", tag=text) for text in map(tag_name, tags) if text is not None]
         return Command(("SINTER", *keys), lambda reply: tuple(sorted(map(to_text, reply))))
 
     def set_tags(self, job_id: str, tags: Sequence[str | float], *, now: int | None = None) -> Call[bool]:

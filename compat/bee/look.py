@@ -10,7 +10,7 @@ from typing import Any
 
 from ...schema.errors import KeyspaceRefused
 from ...schema.text import show, to_bytes, to_text
-from . import lua_json
+from .. import lua_json
 from .keys import layout
 
 KEYS_TO_SEE = 500

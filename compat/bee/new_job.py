@@ -11,8 +11,9 @@ from typing import Any
 
 from ...schema.errors import UsageError
 from ...schema.live import NewJob
-from . import lua_json
+from .. import lua_json
 from .keys import OPTIONS
+from .record import tag_name
 
 _NAMES = {
     **dict.fromkeys(("attempts", "retries"), "retries"),
@@ -26,7 +27,7 @@ _OTHERS = ("backoff", "tags", "parent")
 
 def checked_id(job_id: str) -> str:
     """The id itself. Raises UsageError for one that bee's keys can't be told apart by."""
-    if not job_id or ":" in job_id or lua_json.dump(job_id) is None:
+    if not job_id or ":" in job_id or lua_json.dump_plain(job_id) is None:
         raise UsageError(f"the id {job_id!r} of a bee job must be text without colons, and not empty: leave it out to get one")
     return job_id
 
@@ -42,7 +43,7 @@ def data_of(payload: bytes) -> bytes:
 def tags_of(options: Mapping[str, Any]) -> bytes:
     """The tags as JSON text. Raises UsageError for what can't be a tag."""
     tags = options.get("tags") or ()
-    if isinstance(tags, str) or any(lua_json.tag_text(tag) is None for tag in tags):
+    if isinstance(tags, str) or any(tag_name(tag) is None for tag in tags):
         raise UsageError(f"tags of a bee job are a list of texts or numbers, not {tags!r}")
     return _encoded("tags", list(tags))
 
@@ -111,7 +112,7 @@ def _number(name: str, value: Any, least: float | None = None) -> int | float:
 
 
 def _encoded(what: str, value: Any) -> bytes:
-    text = lua_json.dump(value)
+    text = lua_json.dump_plain(value)
     if text is None:
         raise UsageError(f"the {what} of a bee job hold what JSON has no form for: {value!r}")
     return text

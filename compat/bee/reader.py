@@ -15,12 +15,12 @@ from ...schema.job import Counted, Job, State, replaced
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
+from .. import lua_json
 from ..numbers import parse_int, score_to_int
 from ..overflow import FIELD
-from . import lua_json
 from .keys import SCRIPTS, UNFINISHED, layout
 from .passthrough import job_of
-from .record import canonical, state_for_duplicates
+from .record import canonical, dependants_of, state_for_duplicates
 from .view import View, view_of
 
 NAMELESS = "nameless"
@@ -104,7 +104,7 @@ def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
     if original is not None and status == "duplicate":
         yield about("claimed", FactKind.NOTE, to_text(original))
     if status in UNFINISHED:
-        for dependant in lua_json.dependants(dependants):
+        for dependant in dependants_of(dependants):
             yield about("expected", FactKind.NOTE, dependant)
 
 

@@ -15,8 +15,8 @@ from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences
 from ...schema.memo import cached_property
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..numbers import int64_or_none, parse_int, score_to_int
-from . import lua_json
 from .history import Event, event_names, events, history_text, last_time
 from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, ROLE_OF, STATES_OF, UNFINISHED, WORDS
 
@@ -114,7 +114,7 @@ def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = Non
         error=to_text(error) if error else None,
         worker=to_text(get(b"worker", b"")) or None,
         lease_expires_at=score_to_int(stored.scores.get("locks")) if state is State.ACTIVE else None,
-        tags=_tags(get(b"tags")),
+        tags=tag_names(get(b"tags")),
         depends_on=depends_on,
         unique_key=None if unique_key is None else to_text(unique_key),
         ttl=int64_or_none(int(timeout)) if timeout is not None and timeout > 0 else None,
@@ -136,8 +136,22 @@ def _has_run(status: str) -> bool:
     return status in ("running", "completed", "failed", "duplicate", "expired")
 
 
-def _tags(raw: bytes | None) -> tuple[str, ...]:
-    return tuple(text for text in map(lua_json.tag_text, lua_json.as_list(raw) or ()) if text is not None)
+def tag_names(raw: bytes | None) -> tuple[str, ...]:
+    """The tags in a list, as the names of their sets have them."""
+    return tuple(name for name in map(tag_name, lua_json.as_list(raw) or ()) if name is not None)
+
+
+def tag_name(tag: Any) -> str | None:
+    """A tag as it stands in the name of its set: text, or a number as Lua joins it. None for what can't be a tag."""
+    if isinstance(tag, str):
+        return tag
+    value = lua_json.plain_number(tag)
+    return None if value is None else lua_json.number_name(value)
+
+
+def dependants_of(raw: bytes | None) -> tuple[str, ...]:
+    """The jobs that wait, or have waited, for the one with this list, each once."""
+    return tuple(dict.fromkeys(each for each in lua_json.as_list(raw) or () if isinstance(each, str)))
 
 
 def word_for(job: Job, before: str | None) -> str | None:
@@ -161,10 +175,10 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
         b"jid": to_bytes(job.id),
         b"queue": to_bytes(job.queue),
         b"data": job.payload if job.payload is not None and lua_json.is_json(job.payload) else b"{}",
-        b"options": lua_json.dump(options) or b"{}",
+        b"options": lua_json.dump_plain(options) or b"{}",
         b"worker": to_bytes(job.worker or ""),
         b"retries": b"%d" % _retries(job, word, options["retries"]),
-        b"tags": lua_json.dump(list(job.tags)) or b"{}",
+        b"tags": lua_json.dump_plain(list(job.tags)) or b"{}",
         b"history": history_text(job, word),
     }
     if word is not None:
@@ -184,7 +198,7 @@ def _options(job: Job, word: str | None) -> dict[str, Any]:
     options: dict[str, Any] = {**OPTIONS, "priority": _priority(job)}
     if job.max_attempts is not None:
         options["retries"] = max(0, job.max_attempts - 1)
-    if job.state is State.BLOCKED and word == "new" and lua_json.dump(list(job.depends_on)):
+    if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on)):
         options["dependencies"] = list(job.depends_on) or {}
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
         options["delay"] = max(0, job.due_at - job.created_at)

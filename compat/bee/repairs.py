@@ -15,8 +15,8 @@ from ...schema.fact import Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..repairs import RepairContext
-from . import lua_json
 from .keys import LOCK_MS, OPTIONS, OPTIONS_TTL, UNFINISHED, layout
 from .rules.duplicates import NO_ORIGINALS
 from .rules.links import untagged
@@ -70,7 +70,7 @@ def _set_options(context: BeeRepairContext) -> Iterator[Command]:
     if options is not None:
         wrong = wrong_options(options, blocked=bool(context.view.needs))
         right = {name: value for name, value in options.items() if name not in wrong}
-        raw = lua_json.dump(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
+        raw = lua_json.dump_plain(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
         if raw is not None:
             yield ("HSET", context.record, "options", raw)
 
@@ -110,7 +110,7 @@ def _requeue(context: BeeRepairContext) -> Iterator[Command]:
     since = None if lock is None or lock.score is None else lock.score - LOCK_MS
     context.choices.check(context.now_ms, since, view.worker or None)
     about = {"hive": "ferryman", "timestamp": context.now_ms}
-    story = lua_json.dump([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
+    story = lua_json.dump_plain([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
     if story is not None:
         yield from (("ZREM", fact.key, context.id) for fact in view.in_set("locks"))
         yield from (("SREM", fact.key, context.id) for fact in view.held)
@@ -200,7 +200,7 @@ def _release(context: BeeRepairContext) -> Iterator[Command]:
     if options["delay"] > 0:
         event |= {"event": "delayed", "till": context.now_ms + options["delay"]}
         enter, status = context.put_in("delayed", event["till"]), "new"
-    story = lua_json.dump([*history, event])
+    story = lua_json.dump_plain([*history, event])
     if story is not None:
         yield from (leave, enter, ("HSET", context.record, "status", status, "history", story))
 

@@ -18,11 +18,11 @@ from ...schema.job import State
 from ...schema.memo import cached_property, remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..numbers import parse_int
-from . import lua_json
 from .history import Event, event_names
 from .keys import DYING, UNFINISHED, hashed
-from .record import Record
+from .record import Record, dependants_of, tag_names
 
 REFERENCE_ROLES = frozenset({"claimed", "needed"})
 """The roles of facts in which other jobs name this one."""
@@ -147,8 +147,7 @@ class View:
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
-        found = map(lua_json.tag_text, lua_json.as_list(self.fields.get(b"tags")) or ())
-        return tuple(text for text in found if text is not None)
+        return tag_names(self.fields.get(b"tags"))
 
     @property
     def history(self) -> tuple[Event, ...]:
@@ -162,7 +161,7 @@ class View:
     @cached_property
     def dependants(self) -> tuple[str, ...]:
         """The jobs that wait, or have waited, for this one."""
-        return lua_json.dependants(self.fields.get(b"dependants"))
+        return dependants_of(self.fields.get(b"dependants"))
 
     @cached_property
     def unique_list(self) -> str | None:

@@ -21,12 +21,12 @@ from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
+from .. import lua_json
 from ..generated import GeneratedJob
 from ..scripts import script
-from . import lua_json
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .passthrough import NAME, Passthrough, with_overflow
-from .record import Record, is_readable, readable, word_for
+from .record import Record, is_readable, readable, tag_names, word_for
 
 _script = partial(script, __package__)
 
@@ -76,7 +76,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
 
 
 def _is_unicode(text: str) -> bool:
-    return to_text(to_bytes(text)) == text and lua_json.dump(text) is not None
+    return to_text(to_bytes(text)) == text and lua_json.dump_plain(text) is not None
 
 
 # What is stored
@@ -152,7 +152,7 @@ def write(job: Job, target: Target) -> list[Command]:
     commands += _memberships(job_id, stored, target)
     if stored.status == "queued" and not target.generated:
         message = {"queue": job.queue, "jid": job.id, "type": "new"}
-        commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), lua_json.dump(message) or b"{}"))
+        commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), lua_json.dump_plain(message) or b"{}"))
     return commands
 
 
@@ -161,9 +161,8 @@ def _memberships(job_id: bytes, stored: Record, target: Target) -> Iterator[Comm
     if stored.dying:
         return
     names, get = layout(target.prefix), stored.fields.get
-    for tag in dict.fromkeys(map(lua_json.tag_text, lua_json.as_list(get(b"tags")) or ())):
-        if tag is not None:
-            yield ("SADD", names.key("tag", tag=tag), job_id)
+    for tag in dict.fromkeys(tag_names(get(b"tags"))):
+        yield ("SADD", names.key("tag", tag=tag), job_id)
     parent, unique_key = get(b"parent"), get(b"hash")
     if parent is not None:
         yield ("SADD", names.key("children", id=to_text(parent)), job_id)

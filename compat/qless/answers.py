@@ -12,8 +12,9 @@ from typing import Any
 from attrs import field, frozen
 
 from ...schema.text import to_text
+from .. import lua_json
 from ..numbers import parse_int, parse_number
-from . import history, lua_json
+from . import history
 from .history import Event
 from .record import names_of
 
@@ -155,10 +156,7 @@ def job(reply: Any) -> QlessJob | None:
     raw_id, flat, entries, dependencies, dependents, tracked = reply
     fields = pairs(flat)
     text = {name: to_text(fields.get(name, b"")) for name in (b"queue", b"klass", b"state", b"worker")}
-    try:
-        failure = lua_json.load_object(fields.get(b"failure", lua_json.EMPTY))
-    except ValueError:
-        failure = {}
+    failure = dict(lua_json.as_object(fields.get(b"failure", lua_json.EMPTY), loose=True) or {})
     spawned = fields.get(b"spawned_from_jid")
     return QlessJob(
         id=to_text(raw_id),

@@ -17,8 +17,8 @@ from attrs import frozen
 
 from ...schema.job import Job, State
 from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
+from .. import lua_json
 from ..generated import GeneratedJob
-from . import lua_json
 from .passthrough import THROTTLED, Passthrough
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...schema.errors import MalformedValue
 from ...schema.text import load_loose_json, to_bytes
-from . import lua_json
+from .. import lua_json
 
 Event = Mapping[str, Any]
 
@@ -56,9 +56,8 @@ def _entry(raw: bytes) -> Event | None:
 
 def read_field(raw: bytes) -> tuple[tuple[Event, ...], bool]:
     """The events behind the field ``history``; and whether all of it could be read."""
-    try:
-        stays = lua_json.load_array(raw)
-    except MalformedValue:
+    stays = lua_json.as_list(raw, loose=True)
+    if stays is None:
         return (), False
     events: list[Event] = []
     is_valid = True

@@ -34,9 +34,9 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from ...schema.native.scripts.publication import check_name
 from ...schema.native.scripts.results import Removed, Renewed, Role, removed
 from ...schema.text import load_json, show, to_bytes, to_text
+from .. import lua_json
 from ..live import Retry, ScriptedFamily, outcome, texts
 from ..numbers import parse_int, parse_number
-from . import lua_json
 from .core import Core
 
 PREFIX = "ql"
@@ -225,7 +225,7 @@ def check_data(data: bytes) -> bytes:
     """Data as qless takes it. Raises UsageError for ``false`` and for what is no JSON."""
     if data.strip() == b"false":
         raise UsageError("qless takes no job whose data is false: put it into a list or an object")
-    if not lua_json.is_json(data):
+    if not lua_json.is_json(data, loose=True):
         raise UsageError("the data of a qless job must be JSON")
     return data
 

@@ -17,8 +17,9 @@ from ...schema.frozen import frozen
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.memo import cached_property
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..numbers import int64_or_none, parse_int, parse_number
-from . import history, lua_json
+from . import history
 from .history import Event
 
 WORDS = {
@@ -107,10 +108,7 @@ class Record:
     @cached_property
     def failure(self) -> Mapping[str, Any] | None:
         """The last failure, empty if there was none; None if the field makes no sense."""
-        try:
-            return lua_json.load_object(self.fields.get(b"failure", lua_json.EMPTY))
-        except MalformedValue:
-            return None
+        return lua_json.as_object(self.fields.get(b"failure", lua_json.EMPTY), loose=True)
 
     @property
     def group(self) -> str | None:
@@ -135,11 +133,8 @@ def _last_queue(happened: tuple[Event, ...]) -> str:
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
     """The names in a JSON array of texts and numbers; None for anything else."""
-    try:
-        items = lua_json.load_array(raw)
-    except MalformedValue:
-        return None
-    if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+    items = lua_json.as_list(raw, loose=True)
+    if items is None or not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
         return None
     return tuple(item if isinstance(item, str) else lua_json.number_name(item) for item in items)
 

@@ -19,9 +19,9 @@ from ...schema.family import Command, Keyspace
 from ...schema.job import State
 from ...schema.rule import Finding
 from ...schema.text import to_bytes, to_text
+from .. import lua_json
 from ..numbers import parse_int, parse_number
 from ..repairs import RepairContext
-from . import lua_json
 from .keys import Generation, Scope, era_of, layout
 from .record import RUNNING, score_text, work_score
 from .rules.placement import DEFAULT_HEARTBEAT_S, WAITING, in_queues

@@ -11,9 +11,9 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span
+from ... import lua_json
 from ...numbers import score_to_int
 from ...rulebook import Rulebook, keys_of
-from .. import lua_json
 from ..keys import EARLIEST_TIME, layout
 from ..view import View, view_of
 

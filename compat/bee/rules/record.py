@@ -11,11 +11,11 @@ from ....schema.job import State
 from ....schema.memo import remember_last
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
+from ... import lua_json
 from ...numbers import parse_int
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ...unreadable import ASSUMED, about_unreadable
-from .. import lua_json
 from ..history import fitting
 from ..keys import STATES_OF
 from ..record import is_readable

@@ -11,11 +11,12 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
+from ... import lua_json
 from ...numbers import parse_int, parse_number
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ...unreadable import ASSUMED
-from .. import history, lua_json
+from .. import history
 from ..passthrough import decoded
 from ..record import RUNNING, milliseconds
 from ..view import View, view_of
@@ -141,14 +142,14 @@ def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Violation]:
 )
 def has_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
-    if view.is_job and view.state in TO_RUN and raw is not None and not lua_json.is_json(raw):
+    if view.is_job and view.state in TO_RUN and raw is not None and not lua_json.is_json(raw, loose=True):
         yield view.violation(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
 
 
 @book.about_jobs("QLESS-25", READABLE, Severity.ERROR, Harm.POISON)
 def had_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
-    if view.is_job and view.state not in TO_RUN and raw is not None and not lua_json.is_json(raw):
+    if view.is_job and view.state not in TO_RUN and raw is not None and not lua_json.is_json(raw, loose=True):
         yield view.violation(f"data {show(raw, 40)!r} is not JSON")
 
 
