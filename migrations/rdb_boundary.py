@@ -4,8 +4,8 @@ An RDB file has no index: records follow one another, and only who reads from th
 guesses: from where 64 records in a row make sense, one very likely begins. It is no proof (a value may hold a whole RDB file),
 which is why rdbfile.py checks every guess. ``expiring_hashes`` finds those of which only fieldttl.py knows what is left.
 
-Since they parted, Redis and Valkey have given the same codes to different things: two dialects. Pure. Format: rdb.h and rdb.c
-of Redis 6 to 8 and Valkey 9.
+Since they parted, Redis and Valkey have given the same codes to different things (rdb_layout.py): two dialects. Pure. Format:
+rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Protocol
 from attrs import frozen
 
 from ..schema.text import show
+from . import rdb_layout as rdb
+from .rdb_layout import Layout
 
 RUN = 64
 """Records in a row that must make sense."""
@@ -23,10 +25,6 @@ WINDOW = 1 << 17
 """Bytes in which a beginning is looked for. In a value that is longer there is none."""
 LONGEST_KEY = 1 << 16
 """A record whose key is longer is not believed, and neither is one whose key is empty: a field of zeros is full of these."""
-
-SELECT_DB = 0xFE
-RESIZE_DB = 0xFB
-END = 0xFF
 
 
 class Readable(Protocol):
@@ -127,7 +125,7 @@ class Dialect:
 
     def end_mark(self, data: Readable, at: int) -> int:
         """The position of the mark behind the last record, from the position of any. Raises Unknown and IndexError."""
-        while data[at] != END:
+        while data[at] != rdb.END:
             try:
                 at = self.record(data, at)
             except NoRecord:
@@ -223,6 +221,9 @@ def _many(each: Skip, *more: Skip) -> Skip:
 
 
 def _all(*skips: Skip) -> Skip:
+    if len(skips) == 1:
+        return skips[0]
+
     def skip(data: Readable, at: int) -> int:
         for skip_next in skips:
             at = skip_next(data, at)
@@ -278,38 +279,26 @@ def _stream(version: int) -> Skip:
     return _all(_many(_stream_id, string_at), number, number, number, *since_2 * 5, groups, *producers)
 
 
-_VALUES: Mapping[int, Skip] = {
-    0: string_at,
-    1: _many(string_at),  # list
-    2: _many(string_at),  # set
-    3: _many(string_at, _double),  # zset
-    4: _many(string_at, string_at),  # hash
-    5: _many(string_at, _bytes(8)),  # zset with binary scores
-    7: _all(_plain_length, _module_parts),  # a module's value, after the module's id
-    9: string_at,  # hash as zipmap; from here on values packed into one string, where no other form is named
-    10: string_at,  # list as ziplist
-    11: string_at,  # set as intset
-    12: string_at,  # zset as ziplist
-    13: string_at,  # hash as ziplist
-    14: _many(string_at),  # list of ziplists
-    15: _stream(1),
-    16: string_at,  # hash as listpack
-    17: string_at,  # zset as listpack
-    18: _many(_plain_length, string_at),  # list of listpacks and plain items
-    19: _stream(2),
-    20: string_at,  # set as listpack
-    21: _stream(3),
-}
-"""Type code -> what skips its value, in files of both."""
-_REDIS_VALUES: Mapping[int, Skip] = {
-    22: _many(_plain_length, string_at, string_at),  # hash whose fields expire; until 7.4 was released
-    23: string_at,  # the same as listpack
-    24: _all(_bytes(8), _many(_plain_length, string_at, string_at)),  # hash whose fields expire, after the first time
-    25: _all(_bytes(8), string_at),  # the same as listpack
-    26: _stream(4),
-}
-_VALKEY_VALUES: Mapping[int, Skip] = {22: _many(string_at, string_at, _bytes(8))}  # hash whose fields expire
+def _skip(layout: Layout) -> Skip:
+    """What passes over all that a layout says."""
+    after = _double if layout.after == rdb.SCORE_TEXT else _bytes(layout.after)
+    parts = (_plain_length,) * layout.lengths + (string_at,) * layout.strings + (after,) * (layout.after != 0)
+    items = _many(*parts) if layout.is_counted else _all(*parts)
+    return _all(_bytes(layout.before), items) if layout.before else items
 
+
+def _skips(layouts: Mapping[int, Layout], streams: Mapping[int, int]) -> Mapping[int, Skip]:
+    return {code: _skip(layout) for code, layout in layouts.items()} | {
+        code: _stream(version) for code, version in streams.items()
+    }
+
+
+_VALUES = {**_skips(rdb.VALUES, rdb.STREAMS), rdb.MODULE: _all(_plain_length, _module_parts)}
+"""Type code -> what skips its value, in files of both."""
+_REMARKS: Mapping[int, Skip] = {
+    **_skips(rdb.REMARKS, {}),
+    rdb.MODULE_AUX: _all(_plain_length, _plain_length, _plain_length, _module_parts),
+}
 _BEFORE: Mapping[int, Skip] = {
     0xFD: _bytes(4),  # expires, seconds
     0xFC: _bytes(8),  # expires, ms
@@ -317,18 +306,12 @@ _BEFORE: Mapping[int, Skip] = {
     0xF8: _plain_length,  # how long not used
 }
 _REDIS_BEFORE: Mapping[int, Skip] = {0xF3: _many(_bytes(4), _module_parts)}  # what modules note of a key
-_REMARKS: Mapping[int, Skip] = {
-    SELECT_DB: _plain_length,
-    RESIZE_DB: _all(_plain_length, _plain_length),
-    0xFA: _all(string_at, string_at),  # about the file
-    0xF7: _all(_plain_length, _plain_length, _plain_length, _module_parts),  # what a module keeps beside its keys
-    0xF5: string_at,  # a library of functions
-    0xF4: _all(_plain_length, _plain_length, _plain_length),  # about a cluster's slot
-}
 _UNREADABLE: Mapping[int, str] = {
     0xF3: "a slot was just being moved to this node, so its keys may stand in two snapshots",
     0xF6: "a library of functions is written as before the release of Redis 7.0",
 }
 
-REDIS = Dialect({**_VALUES, **_REDIS_VALUES}, {**_BEFORE, **_REDIS_BEFORE}, frozenset({22, 23, 24, 25}))
-VALKEY = Dialect({**_VALUES, **_VALKEY_VALUES}, _BEFORE, frozenset({22}))
+REDIS = Dialect(
+    {**_VALUES, **_skips(rdb.REDIS_EXPIRING, rdb.REDIS_STREAMS)}, {**_BEFORE, **_REDIS_BEFORE}, frozenset(rdb.REDIS_EXPIRING)
+)
+VALKEY = Dialect({**_VALUES, **_skips(rdb.VALKEY_EXPIRING, {})}, _BEFORE, frozenset(rdb.VALKEY_EXPIRING))

@@ -39,7 +39,8 @@ from ..schema.fact import Entry
 from . import aof
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
-from .rdb_boundary import REDIS, RESIZE_DB, SELECT_DB, VALKEY, NoRecord, Unknown
+from .rdb_boundary import REDIS, VALKEY, NoRecord, Unknown
+from .rdb_layout import RESIZE_DB, SELECT_DB
 
 HEADER = 9
 """Bytes of the magic word and version."""

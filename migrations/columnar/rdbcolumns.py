@@ -24,9 +24,10 @@ from attrs import define
 
 from ...schema.columnar.binary_views import BinaryViews
 from ..rdb_boundary import VALKEY, NoRecord
+from ..rdb_layout import BINARY_ZSET
 from ..rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
 from .columns import NO_TTL, Hashes, Lists, Zset
-from .rdbwalk import BINARY_ZSET, EXPIRING, FOR_RDBPY, HASH, INVALID, LIST, LONGEST_INTEGER, RECORD, STATE, UNKNOWN, ZSET, walk
+from .rdbwalk import EXPIRING, FOR_RDBPY, HASH, INVALID, LIST, LONGEST_INTEGER, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending
 
 MOST_KEYS = 5_000

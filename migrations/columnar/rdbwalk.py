@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columnar.jit import BYTE_ARRAY, INT, helper, kernel, records_of
+from ...schema.columnar.jit import BYTE_ARRAY, INT, helper, kernel, records_of, signed
+from .. import rdb_layout as rdb
 from .columns import NO_TTL
 
 MOST_WORDS = 1_000
@@ -32,6 +33,8 @@ INVALID = -1
 """Stands for a position, or a number of words, where there is none that makes sense."""
 UNKNOWN = -2
 """Stands for a position after what only rdb_boundary.py or rdb-py can pass."""
+REMARK = -3
+"""The kind of what is no record, but a remark about the file."""
 
 PLAIN, INTEGER, LZF = 0, 1, 2
 """How a string stands in a file."""
@@ -43,11 +46,8 @@ LONGEST_INTEGER = 20
 FOR_RDBPY, HASH, LIST, ZSET = 0, 1, 2, 3
 """What becomes of a record; FOR_RDBPY: it is handed to rdb-py."""
 
-PLAIN_HASH, BINARY_ZSET, PACKED_ZSET, PACKED_HASH, QUICKLIST = 4, 5, 12, 13, 14
-"""Type codes."""
-EXPIRING_HASH, VALKEY_HASH = 22, 256
-"""The type code of hashes whose fields expire, in Redis 7.4 before its release and in Valkey; Valkey's count as another one here,
-which no byte is."""
+VALKEY_HASH = 256
+"""Stands for the type code of hashes whose fields expire in Valkey, which is that of others in Redis: no byte is this one."""
 PLAIN_NODE, PACKED_NODE = 1, 2
 """Marks of a list's nodes: a single item, a listpack of several."""
 
@@ -57,44 +57,36 @@ those that are no slices of the file, its value may need at most."""
 STATE = np.dtype([(name, np.int64) for name in ("at", "db", "keys", "announced", "is_valkey")])
 """How far a walk has come, and what it has met; whether the file is one of Valkey."""
 
-_LAYOUTS = {
-    # code: what becomes of it, bytes before it, whether a number of items stands there, and what makes up each item: lengths,
-    # strings, bytes (-1: a score as text); whether the strings are packed
-    0: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # string
-    1: (FOR_RDBPY, 0, 1, 0, 1, 0, 0),  # list
-    2: (FOR_RDBPY, 0, 1, 0, 1, 0, 0),  # set
-    3: (FOR_RDBPY, 0, 1, 0, 1, -1, 0),  # zset
-    PLAIN_HASH: (HASH, 0, 1, 0, 2, 0, 0),
-    BINARY_ZSET: (ZSET, 0, 1, 0, 1, 8, 0),
-    9: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # hash as zipmap
-    10: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # list as ziplist
-    11: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # set as intset
-    PACKED_ZSET: (ZSET, 0, 0, 0, 1, 0, 1),
-    PACKED_HASH: (HASH, 0, 0, 0, 1, 0, 1),
-    QUICKLIST: (LIST, 0, 1, 0, 1, 0, 1),
-    16: (HASH, 0, 0, 0, 1, 0, 1),  # as listpack
-    17: (ZSET, 0, 0, 0, 1, 0, 1),  # as listpack
-    18: (LIST, 0, 1, 1, 1, 0, 1),  # of listpacks and plain items
-    20: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # set as listpack
-    EXPIRING_HASH: (FOR_RDBPY, 0, 1, 1, 2, 0, 0),  # hashes whose fields expire, from here on
-    23: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),
-    24: (FOR_RDBPY, 8, 1, 1, 2, 0, 0),
-    25: (FOR_RDBPY, 8, 0, 0, 1, 0, 0),
-    VALKEY_HASH: (FOR_RDBPY, 0, 1, 0, 2, 8, 0),
+_DECODED = {
+    rdb.HASH: (HASH, 0),
+    rdb.BINARY_ZSET: (ZSET, 0),
+    rdb.ZIPLIST_ZSET: (ZSET, 1),
+    rdb.ZIPLIST_HASH: (HASH, 1),
+    rdb.ZIPLIST_LIST: (LIST, 1),
+    rdb.LISTPACK_HASH: (HASH, 1),
+    rdb.LISTPACK_ZSET: (ZSET, 1),
+    rdb.LISTPACK_LIST: (LIST, 1),
 }
-EXPIRING = (EXPIRING_HASH, 23, 24, 25, VALKEY_HASH)
+"""What becomes of values that rdb-py does not get, and whether their strings are packed."""
+EXPIRING = (*rdb.REDIS_EXPIRING, VALKEY_HASH)
 """Hashes whose fields may have expired."""
-KIND, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER, PACKED = range(7)
-"""What stands where in a layout."""
-LAYOUT = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
-for _code, _layout in _LAYOUTS.items():
-    LAYOUT[_code] = _layout
-for _code in (6, 7, 15, 19, 21, *range(26, 64), *range(0xF0, 0xF4), 0xF6, 0xF7):  # modules, streams, and what is yet to come
-    LAYOUT[_code] = UNKNOWN
-"""The layout of each type code; that of a remark about the file is all INVALID."""
+KIND, PACKED, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER = range(7)
+"""What stands where in a row of LAYOUT."""
 
-signed: Any = np.int64
-"""Makes a signed number of a byte, or of another unsigned one: of both together numba makes a float."""
+
+def _table() -> Any:
+    table = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
+    table[[6, rdb.MODULE, *rdb.STREAMS, *range(26, 64), *range(0xF0, 0xF4), 0xF6, rdb.MODULE_AUX]] = UNKNOWN
+    values = {**rdb.VALUES, **rdb.REDIS_EXPIRING, VALKEY_HASH: rdb.VALKEY_EXPIRING[rdb.VALKEY_EXPIRING_HASH]}
+    for code, layout in (*values.items(), *rdb.REMARKS.items()):
+        kind = (REMARK, 0) if code in rdb.REMARKS else _DECODED.get(code, (FOR_RDBPY, 0))
+        table[code] = *kind, layout.before, layout.is_counted, layout.lengths, layout.strings, layout.after
+    return table
+
+
+LAYOUT = _table()
+"""rdb_layout.py as numbers, a row for each type code: all INVALID where there is none, all UNKNOWN of modules, streams and what
+is yet to come."""
 
 
 @kernel(BYTE_ARRAY, records_of(STATE), INT, INT, records_of(RECORD), INT)
@@ -110,18 +102,19 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         code, expiry, at = _opening(data, at, end)
         if at < 0:
             return INVALID
-        if code == EXPIRING_HASH and state[0].is_valkey:
+        if code == rdb.VALKEY_EXPIRING_HASH and state[0].is_valkey:
             code = VALKEY_HASH
         if LAYOUT[code, KIND] == UNKNOWN:
             state[0].at = begin
             return UNKNOWN if rows == 0 else rows
         if LAYOUT[code, KIND] < 0:
-            number, at = _remark(data, at, end, code) if at == begin + 1 else (0, INVALID)
+            is_remark = LAYOUT[code, KIND] == REMARK and at == begin + 1
+            number, at = _remark(data, at, end, code) if is_remark else (0, INVALID)
             if at < 0:
                 return INVALID
-            if code == 0xFE:
+            if code == rdb.SELECT_DB:
                 state[0].db = number
-            elif code == 0xFB and state[0].db == wanted:
+            elif code == rdb.RESIZE_DB and state[0].db == wanted:
                 state[0].announced += number
             continue
         key = at
@@ -176,27 +169,14 @@ def _opening(data: Any, at: int, end: int) -> Any:
 @helper
 def _remark(data: Any, at: int, end: int, code: int) -> Any:
     """The first number that a remark about the file tells, if it tells numbers, and the position after it."""
-    lengths, strings = 0, 0
-    if code == 0xFE:  # the database of what follows
-        lengths = 1
-    elif code == 0xFB:  # how many keys it has, and how many of them expire
-        lengths = 2
-    elif code == 0xF4:  # about a cluster's slot
-        lengths = 3
-    elif code == 0xFA:  # about the file
-        strings = 2
-    elif code == 0xF5:  # a library of functions
-        strings = 1
-    else:
-        return 0, INVALID
     first = 0
-    for index in range(lengths):
+    for index in range(LAYOUT[code, LENGTHS]):
         number, at = length_at(data, at, end)
         if at < 0:
             return 0, INVALID
         if index == 0:
             first = number
-    for _ in range(strings):
+    for _ in range(LAYOUT[code, STRINGS]):
         at = string_at(data, at, end)[4]
         if at < 0:
             return 0, INVALID

@@ -17,9 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columnar.jit import BYTE_ARRAY, FLOAT_ARRAY, INT, INT_ARRAY, OUT_BYTES, OUT_INTS, helper, kernel, records_of
+from ...schema.columnar.jit import (
+    BYTE_ARRAY,
+    FLOAT_ARRAY,
+    INT,
+    INT_ARRAY,
+    OUT_BYTES,
+    OUT_INTS,
+    helper,
+    kernel,
+    records_of,
+    signed,
+)
+from ..rdb_layout import BINARY_ZSET, LISTPACK_HASH
 from .rdbwalk import (
-    BINARY_ZSET,
     COUNTED,
     INTEGER,
     INVALID,
@@ -35,11 +46,10 @@ from .rdbwalk import (
     STRINGS,
     length_at,
     number_at,
-    signed,
     string_at,
 )
 
-FIRST_OF_LISTPACKS = 16
+FIRST_OF_LISTPACKS = LISTPACK_HASH
 """From this type code on, what is packed is a listpack and no ziplist."""
 
 

@@ -13,7 +13,8 @@ import redis
 from ferryman.migrations.columnar import rdbcolumns
 from ferryman.migrations.columnar.columns import Hashes, Keys, Lists, Zset
 from ferryman.migrations.columnar.rdbcolumns import unproven
-from ferryman.migrations.rdb_boundary import REDIS, SELECT_DB
+from ferryman.migrations.rdb_boundary import REDIS
+from ferryman.migrations.rdb_layout import SELECT_DB
 from ferryman.migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, Row
 from ferryman.schema.family import family_names
 

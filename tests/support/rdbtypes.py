@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
-from ferryman.migrations.rdb_boundary import END
+from ferryman.migrations.rdb_layout import END
 from ferryman.migrations.rdbfile import HEADER, RdbFile
 
 LIBRARY = "#!lua name=sums\nredis.register_function('double', function(keys, args) return 2 * args[1] end)"
