@@ -140,15 +140,15 @@ class NativeSteering(Steering):
                 continue
             stored = yield [self._receive(queue, target, some, now) for target, some in by_target.items()]
             ended: list[Argument] = []
-            for (target, some), has_arrived in zip(by_target.items(), stored, strict=True):
-                if not has_arrived:
+            for (target, some), arrived in zip(by_target.items(), stored, strict=True):
+                if arrived < len(some):
                     full.add(target)
-                for move, _ in some:
-                    outcomes[move.id] = "done" if has_arrived else "refused"
-                    ended += (to_bytes(move.id), move.number) if has_arrived else ()
+                for at, (move, _) in enumerate(some):
+                    outcomes[move.id] = "done" if at < arrived else "refused"
+                    ended += (to_bytes(move.id), move.number) if at < arrived else ()
             yield [self._call("moved", queue, now, ended, int)]
 
-    def _receive(self, queue: str, target: str, moves: Iterable[tuple[Move, dict[bytes, bytes]]], now: int | None) -> Call[bool]:
+    def _receive(self, queue: str, target: str, moves: Iterable[tuple[Move, dict[bytes, bytes]]], now: int | None) -> Call[int]:
         args: list[Argument] = []
         order = ASCENDING
         for move, found in moves:
@@ -158,7 +158,7 @@ class NativeSteering(Steering):
             args += chain.from_iterable(fields.items())
         memory = queue_keys(self.prefix, target).publisher(f"moves from {escape(queue)}")
         sent = (order, MOVES_REMEMBERED_MS, *args)
-        return self._call("receive", target, now, sent, lambda reply: reply == [b"stored"], (memory,))
+        return self._call("receive", target, now, sent, int, (memory,))
 
     def pause(self, queue: str, *, now: int | None = None) -> Call[bool]:
         return self._call("pause", queue, now, (), bool)

@@ -69,8 +69,10 @@ def test_jobs_too_large_to_be_searched_by_the_server_are_searched_here(controls:
 
 def test_a_move_into_a_queue_that_fills_up_ends_with_its_reason(controls: Controls, client: redis.Redis) -> None:
     run(client, scripts.declare("bulk", {"x-max-length": 10, "x-overflow": "reject-publish"}))
-    with pytest.raises(UsageError, match="takes no more"):
+    with pytest.raises(UsageError, match="takes no more") as refusal:
         controls.act_on_matching(Action.MOVE, "mail", State.WAITING, JobFilter(), "bulk")
+    assert client.zcard(scripts.keys("bulk").waiting) == 10
+    assert f": {client.zcard(scripts.keys('mail').moves)} jobs wait to go there" in str(refusal.value)
     run(client, scripts.declare("bulk", {"x-max-length": 10 * JOBS}))
     controls.act_on_matching(Action.MOVE, "mail", State.WAITING, JobFilter(), "bulk")
     assert client.zcard(scripts.keys("bulk").waiting) == JOBS
@@ -82,7 +84,7 @@ def test_what_fits_goes_nowhere_before_what_was_refused(controls: Controls, clie
     for job_id in moved:
         run(client, controls.steering.act(Action.MOVE, "mail", job_id, "bulk"))
     controls.act(Action.MOVE, "mail", f"p-{MAX_MOVES + 10}", "bulk")
-    assert client.zcard(scripts.keys("bulk").waiting) == 0
+    assert client.zrange(scripts.keys("bulk").waiting, 0, -1) == [b"p-%d" % number for number in range(10)]
     run(client, scripts.declare("bulk", {"x-max-length": 10 * JOBS}))
     controls.act(Action.MOVE, "mail", f"p-{MAX_MOVES + 11}", "bulk")
     assert client.zcard(scripts.keys("bulk").waiting) == len(moved) + 2

@@ -247,7 +247,7 @@ def test_a_move_that_was_cut_off_is_ended_by_the_next_and_nothing_comes_twice(qu
     mover = steering.settle(QUEUE)
     hashes = mover.send([queue.send(call) for call in next(mover)])
     receive = mover.send([queue.send(call) for call in hashes])
-    assert [queue.send(call) for call in receive] == [True]
+    assert [queue.send(call) for call in receive] == [1]
     # The mover dies here. A worker is faster than who ends its work.
     assert queue.take(queue=OTHER) == ["p-1"]
     queue.send(scripts.ack(OTHER, "ann", ["p-1"], now=NOW))
@@ -264,11 +264,11 @@ def test_two_who_move_at_the_same_time_move_each_job_once(queue: Queue) -> None:
     for _ in range(2):
         calls = [mover.send([queue.send(each) for each in some]) for mover, some in zip(movers, calls, strict=True)]
     first, second = calls
-    assert [queue.send(call) for call in first] == [True]
+    assert [queue.send(call) for call in first] == [1]
     assert queue.take(queue=OTHER) == ["p-1"]
     queue.act(Action.MOVE, "p-2", OTHER)
     queue.settle()
-    assert [queue.send(call) for call in second] == [True]
+    assert [queue.send(call) for call in second] == [1]
     assert queue.take(queue=OTHER) == ["p-2"]
     assert queue.client.zcard(scripts.keys(OTHER).waiting) == 0
 
@@ -285,6 +285,51 @@ def test_what_a_full_queue_refuses_stays_on_the_way_until_there_is_room(queue: Q
     assert queue.take(queue=OTHER) == ["p-1"]
     assert queue.settle() == {"p-2": "done"}
     assert queue.take(queue=OTHER) == ["p-2"]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"x-max-length": 50}, {"x-max-length-bytes": 500}, {"x-max-length": 100, "x-max-length-bytes": 505}],
+    ids=str,
+)
+def test_of_many_jobs_those_arrive_for_which_there_is_room_and_the_others_keep_their_order(
+    queue: Queue, limit: dict[str, int]
+) -> None:
+    queue.send(scripts.declare(OTHER, {**limit, "x-overflow": "reject-publish"}, now=NOW))
+    jobs = [f"p-{n:03}" for n in range(120)]
+    queue.publish(*jobs, message=frame(b"[[],{},{}]"))
+    assert moving(move(queue, limit=1000)) == 120
+    outcomes = queue.settle()
+    assert [job for job in jobs if outcomes[job] == "done"] == jobs[:50]
+    assert [job for job in jobs if outcomes[job] == "refused"] == jobs[50:]
+    assert queue.take(20, queue=OTHER) == jobs[:20]
+    assert queue.settle() == {job: "done" if job in jobs[50:70] else "refused" for job in jobs[50:]}
+    assert queue.take(queue=OTHER) == jobs[20:70]
+    queue.send(scripts.declare(OTHER, {"x-max-length": 1000, "x-overflow": "reject-publish"}, now=NOW))
+    assert set(queue.settle().values()) == {"done"}
+    assert queue.take(queue=OTHER) == jobs[70:]
+    assert queue.client.zcard(here.moves) == queue.client.zcard(here.dead) == 0
+
+
+def test_a_small_job_does_not_overtake_a_large_one_for_which_there_is_no_room(queue: Queue) -> None:
+    queue.send(scripts.declare(OTHER, {"x-max-length-bytes": 100, "x-overflow": "reject-publish"}, now=NOW))
+    for job, length in (("p-1", 10), ("p-2", 200), ("p-3", 10)):
+        queue.publish(job, message=frame(b"x" * length))
+    move(queue)
+    assert queue.settle() == {"p-1": "done", "p-2": "refused", "p-3": "refused"}
+    assert queue.take(queue=OTHER) == ["p-1"]
+
+
+def test_what_was_stored_before_its_mover_died_takes_no_room_a_second_time(queue: Queue) -> None:
+    queue.send(scripts.declare(OTHER, {"x-max-length": 3, "x-overflow": "reject-publish"}, now=NOW))
+    queue.publish(*(f"p-{n}" for n in range(5)))
+    move(queue, limit=1000)
+    mover = steering.settle(QUEUE)
+    hashes = mover.send([queue.send(call) for call in next(mover)])
+    receive = mover.send([queue.send(call) for call in hashes])
+    assert [queue.send(call) for call in receive] == [3]
+    assert list(queue.settle().values()) == ["done"] * 3 + ["refused"] * 2
+    assert queue.take(queue=OTHER) == ["p-0", "p-1", "p-2"]
 
 
 def test_twins_under_one_id_are_both_kept(queue: Queue) -> None:

@@ -25,10 +25,15 @@ local function excess()
   return jobs, bytes
 end
 
--- Whether so many jobs more, with so many bytes of bodies, are more than the queue may have.
-local function is_full(number, bytes_to_come)
+-- How many jobs more, and how many bytes of their bodies, a queue may have that refuses what is beyond its greatest length.
+local function room()
   local jobs, bytes = excess()
-  return bytes + bytes_to_come > 0 or (queue.max_length and jobs + call('ZCARD', SCHEDULED) + number > 0)
+  return queue.max_length and -jobs - call('ZCARD', SCHEDULED) or math.huge, queue.max_bytes and -bytes or math.huge
+end
+
+local function is_full(number, bytes_to_come)
+  local jobs, bytes = room()
+  return number > jobs or bytes_to_come > bytes
 end
 
 -- Keeps waiting at its greatest length: the first jobs make room for the last.
