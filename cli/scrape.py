@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 
 from attrs import define, field
@@ -103,17 +104,13 @@ class Scrape(Collector):
 
 def metrics(found: Found) -> list[Metric]:
     """The metrics of queues by name; of those that can't be read, that alone."""
-    up = GaugeMetricFamily("ferryman_queue_up", "Whether the queue's numbers could be read", labels=["queue"])
-    backlog = GaugeMetricFamily(
-        "ferryman_queue_backlog", "Messages that wait or are worked on, those that have become due included", labels=["queue"]
-    )
-    waiting = GaugeMetricFamily(
-        "ferryman_queue_waiting", "Messages that wait, of all priorities, those that have become due included", labels=["queue"]
-    )
-    latency = GaugeMetricFamily(
+    gauge = partial(GaugeMetricFamily, labels=["queue"])
+    up = gauge("ferryman_queue_up", "Whether the queue's numbers could be read")
+    backlog = gauge("ferryman_queue_backlog", "Messages that wait or are worked on, those that have become due included")
+    waiting = gauge("ferryman_queue_waiting", "Messages that wait, of all priorities, those that have become due included")
+    latency = gauge(
         "ferryman_queue_latency_seconds",
         "How long the message that has waited longest has, from its due time if it was delayed; 0 where none waits",
-        labels=["queue"],
     )
     messages = GaugeMetricFamily(
         "ferryman_queue_messages",
@@ -125,13 +122,9 @@ def metrics(found: Found) -> list[Metric]:
         "How long the first waiting message of each priority has waited, from its due time if it was delayed",
         labels=["queue", "priority"],
     )
-    consumers = GaugeMetricFamily("ferryman_queue_consumers", "Consumers with a lease", labels=["queue"])
-    outbox = GaugeMetricFamily(
-        "ferryman_queue_outbox_messages", "Dead letters on their way to the dead letter exchange", labels=["queue"]
-    )
-    paused = GaugeMetricFamily(
-        "ferryman_queue_paused", "1 while nothing is taken from the queue until it is resumed", labels=["queue"]
-    )
+    consumers = gauge("ferryman_queue_consumers", "Consumers with a lease")
+    outbox = gauge("ferryman_queue_outbox_messages", "Dead letters on their way to the dead letter exchange")
+    paused = gauge("ferryman_queue_paused", "1 while nothing is taken from the queue until it is resumed")
     waits = HistogramMetricFamily(
         "ferryman_queue_wait_seconds",
         "How long messages waited from their publish, or from their due time, to their first delivery",

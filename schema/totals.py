@@ -49,6 +49,11 @@ class Totals:
             texts.sort()
             del texts[SAMPLES:]
 
+    def note(self, measure: str, text: str, label: str = "") -> None:
+        """Counts a case, and keeps it as an example."""
+        self.count(measure, label)
+        self.sample(measure, text, label)
+
     def merge(self, other: Totals) -> None:
         """Adds what ``other`` has seen."""
         self.sums.update(other.sums)

@@ -13,6 +13,7 @@ from functools import partial
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Counted, Job, State, replaced
 from ...schema.keys import KeyMatch
+from ...schema.odd_key import odd_key
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from .. import lua_json
@@ -23,10 +24,6 @@ from .passthrough import job_of
 from .record import canonical, dependants_of, state_for_duplicates
 from .view import View, view_of
 
-NAMELESS = "nameless"
-"""Role of an ODD fact about a key that has no pattern's form."""
-
-
 # Keys to facts
 
 
@@ -35,10 +32,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
     if match is None:
-        misfit = next(names.matches(entry.key), None)
-        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
-            role = NAMELESS if misfit is None else misfit.role
-            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        yield from odd_key(entry, prefix, next(names.matches(entry.key), None))
         return
     yield from _stated(entry, match)
 
@@ -135,8 +129,7 @@ def _state_for_duplicates(view: View) -> bytes:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: workers, queues and kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.count("odd key", fact.role)
-        totals.sample("odd key", to_text(fact.key), fact.role)
+        totals.note("odd key", to_text(fact.key), fact.role)
         return
     match fact.role:
         case "record":

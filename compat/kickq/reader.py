@@ -12,7 +12,8 @@ from functools import partial
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State, replaced
-from ...schema.text import to_bytes, to_text
+from ...schema.odd_key import odd_key
+from ...schema.text import to_text
 from ...schema.totals import Totals
 from ..numbers import parse_int
 from ..overflow import FIELD
@@ -20,9 +21,6 @@ from .keys import RUN_TRACE, WORDS, counted, layout
 from .passthrough import NAME, Passthrough, take_overflow, with_overflow_restored
 from .record import ITEM, Record, canonical
 from .view import view_of
-
-NAMELESS = "nameless"
-"""Role of an ODD fact about a key that has no pattern's form."""
 
 # Keys to facts
 
@@ -32,10 +30,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
     if match is None or match.role.startswith("staged"):
-        misfit = next(names.matches(entry.key), None)
-        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
-            role = NAMELESS if misfit is None else misfit.role
-            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        yield from odd_key(entry, prefix, next(names.matches(entry.key), None))
         return
     role, named = match.role, match.fields
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
@@ -61,12 +56,10 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.count("odd key", fact.role)
-        totals.sample("odd key", to_text(fact.key), fact.role)
+        totals.note("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role != "record":
-        totals.count("expiring", fact.role)
-        totals.sample("expiring", to_text(fact.key), fact.role)
+        totals.note("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             totals.count("records")
@@ -79,8 +72,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "state":
             totals.count("state members")
             if fact.label not in WORDS:
-                totals.count("strange state")
-                totals.sample("strange state", to_text(fact.key))
+                totals.note("strange state", to_text(fact.key))
         case "ids":
             # A counter that is no number has given out no id that could be told.
             totals.maximum("ids", parse_int(fact.values[0]) or 0)

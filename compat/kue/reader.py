@@ -13,7 +13,8 @@ from typing import Any
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State, replaced
-from ...schema.text import to_bytes, to_text
+from ...schema.odd_key import odd_key
+from ...schema.text import to_text
 from ...schema.totals import Totals
 from ..numbers import parse_int
 from ..overflow import FIELD
@@ -40,9 +41,6 @@ KINDS = {
 }
 """What the keys of each role state."""
 
-NAMELESS = "nameless"
-"""Role of an ODD fact about a key that has no pattern's form."""
-
 
 # Keys to facts
 
@@ -52,10 +50,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
     if match is None:
-        misfit = next(names.matches(entry.key), None)
-        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
-            role = NAMELESS if misfit is None else misfit.role
-            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        yield from odd_key(entry, prefix, next(names.matches(entry.key), None))
         return
     role, named = match.role, match.fields
     about = partial(Fact, KINDS[role], role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
@@ -108,12 +103,10 @@ def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: types, and kinds of damage."""
     is_stranger = fact.kind is FactKind.ODD and fact.member is None
     if fact.ttl_ms is not None and fact.role != "lock" and not is_stranger:
-        totals.count("expiring", fact.role)
-        totals.sample("expiring", to_text(fact.key), fact.role)
+        totals.note("expiring", to_text(fact.key), fact.role)
     if fact.kind is FactKind.ODD:
         measure = "odd key" if fact.member is None else "odd member"
-        totals.count(measure, fact.role)
-        totals.sample(measure, to_text(fact.key), fact.role)
+        totals.note(measure, to_text(fact.key), fact.role)
         return
     match fact.role:
         case "record":

@@ -15,6 +15,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
 from ...schema.job import Counted, Job, State, rank_of, replaced
 from ...schema.keys import KeyMatch
+from ...schema.odd_key import odd_key
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_number
@@ -24,9 +25,6 @@ from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
 from .passthrough import Memberships, Passthrough, with_overflow_restored
 from .record import NAME, RUNNING, STALLED, canonical, created_at_of
 from .view import GONE, View, view_of
-
-NAMELESS = "nameless"
-"""Role of an ODD fact about a key that has no pattern's form."""
 
 REGISTRIES = frozenset({"queues", "paused", "config", "identifiers", "priorities", "name_patterns", "name_order"})
 
@@ -42,10 +40,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
     if match is None:
-        misfit = names.misfit(entry.key)
-        if misfit is not None or entry.key.startswith(names.start):
-            role = NAMELESS if misfit is None else misfit.role
-            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        yield from odd_key(entry, prefix, names.misfit(entry.key))
         return
     yield from _STATING.get(match.role, _registry)(entry, match)
 
@@ -186,12 +181,10 @@ def back_references(subject: Subject) -> Iterator[Fact]:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what readers and rules need to know of the whole. It grows with queues, groups of failures, kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.count("odd key", fact.role)
-        totals.sample("odd key", to_text(fact.key), fact.role)
+        totals.note("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role != "throttle":
-        totals.count("expiring", fact.role)
-        totals.sample("expiring", to_text(fact.key), fact.role)
+        totals.note("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             _tally_record(fact, totals)
@@ -204,8 +197,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "group_list":
             totals.count("listed", fact.job_id or "", fact.index or 0)
         case "beats":
-            totals.count("beats")
-            totals.sample("beats", to_text(fact.key))
+            totals.note("beats", to_text(fact.key))
         case "queues":
             totals.name("queues", map(to_text, fact.values))
         case "paused":

@@ -16,6 +16,7 @@ from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
 from ..family import Keyspace
 from ..job import Job
+from ..odd_key import odd_key
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
@@ -39,9 +40,6 @@ KINDS = {
 }
 """What the keys of each role state."""
 
-NAMELESS = "nameless"
-"""Role of an ODD fact about a key under the prefix that has no pattern's form."""
-
 
 # Keys to facts
 
@@ -51,10 +49,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
     if match is None or not is_escaped(match.fields.get("tag", "")):
-        misfit = match or next(names.matches(entry.key), None)
-        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
-            role = NAMELESS if misfit is None else misfit.role
-            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        yield from odd_key(entry, prefix, match or next(names.matches(entry.key), None))
         return
     role, named = match.role, match.fields
     queue = unescape(named["tag"]) if "tag" in named else None
@@ -106,12 +101,10 @@ def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need, and the leases that readers need."""
     queue = fact.queue or ""
     if fact.kind is FactKind.ODD:
-        totals.count("odd key", fact.role)
-        totals.sample("odd key", to_text(fact.key), fact.role)
+        totals.note("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role not in WITH_TTL:
-        totals.count("expiring", queue)
-        totals.sample("expiring", to_text(fact.key), queue)
+        totals.note("expiring", to_text(fact.key), queue)
     match fact.role:
         case "meta":
             _tally_meta(fact, queue, totals)

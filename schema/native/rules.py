@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from ..errors import MalformedValue
 from ..fact import Fact
 from ..family import Keyspace
+from ..odd_key import NAMELESS
 from ..rule import Harm, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
@@ -239,7 +240,7 @@ def _tokens(keyspace: Keyspace) -> Iterator[Violation]:
 def _unexpected_keys(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("odd key"):
         for key in keyspace.totals.samples["odd key", role]:
-            what = "has a name that no key of ours has" if role == "nameless" else f"is no {role} key: wrong type or wrong name"
+            what = "has a name that no key of ours has" if role == NAMELESS else f"is no {role} key: wrong type or wrong name"
             yield Violation(f"stands under our prefix, but {what}", to_bytes(key))
 
 

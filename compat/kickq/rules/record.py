@@ -180,26 +180,7 @@ def _meaning(run_state: Any) -> State | None:
     refuses=True,
     assumes="without its runs",
 )
-def has_runs_to_go_on(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.state not in FINISHED:
-        yield from _without_runs(view)
-
-
-@book.about_jobs(
-    "KICKQ-22",
-    RUNS,
-    Severity.ERROR,
-    Harm.LOST,
-    repair="replace null by an empty list",
-    refuses=True,
-    assumes="without its runs",
-)
 def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.state in FINISHED:
-        yield from _without_runs(view)
-
-
-def _without_runs(view: View) -> Iterator[Violation]:
     if view.readable and view.stored.runs is None:
         found = show(view.stored.item["runs"].text, 40)
         yield view.violation(f"the runs are {found}: the worker that takes the job never calls its consumer")

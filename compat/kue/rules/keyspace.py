@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schema.family import Keyspace
+from ....schema.odd_key import NAMELESS
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import span, to_bytes
 from ....schema.totals import Totals
 from ...rulebook import Rulebook, expiring_keys, unnamed
 from ..keys import layout
-from ..reader import NAMELESS
 from ..view import View, view_of
 
 LONGEST_LOCK_MS = 60_000

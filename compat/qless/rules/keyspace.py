@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schema.family import Keyspace
+from ....schema.odd_key import NAMELESS
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
 from ...rulebook import Rulebook, unnamed
 from ..keys import Generation, era_of, layout
-from ..reader import NAMELESS
 from ..view import View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from ferryman.compat.kickq import FAMILY
-from ferryman.compat.kickq.reader import NAMELESS
 from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.job import State
+from ferryman.schema.odd_key import NAMELESS
 from ferryman.schema.text import load_json
 from ferryman.testing.keyspaces import read_keyspace
 
