@@ -236,12 +236,13 @@ class KickqKeyspace(RuleBasedStateMachine):
     def original_ends(self, rank: int, how: str, pause: int | None) -> None:
         if not self.worker:
             return
-        job = self.worker.pop(rank % len(self.worker))
+        job, began = self.worker.pop(rank % len(self.worker)), self.now
 
         def end(_result: None) -> None:
             self.runs[job.id] += 1
             if job.state in ("success", "fail"):
                 self.finish(job.id)
+                self.finished[job.id] = began  # by its clock, at which it looked before it was paused
 
         steps: Steps[None]
         match how:
