@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import rdb_layout as rdb
 from .rdb_boundary import REDIS, VALKEY, Dialect, NoRecord, length_at, string_at
+from .rdb_layout import EARLY_EXPIRING_LISTPACK, EXPIRING_HASH, EXPIRING_LISTPACK, LISTPACK_HASH, PLAIN_HASH
 
 GONE = b"\xfc" + bytes(8) + b"\x00"
 """The beginning of a string that had expired in 1970: what is made of a hash that has no fields left."""
@@ -31,21 +31,21 @@ def living(record: bytes, dialect: Dialect, now_ms: int) -> bytes:
     code, key = dialect.head(record, 0)
     value = string_at(record, key)
     head, name = record[: key - 1], record[key:value]
-    if dialect is REDIS and code in (rdb.EXPIRING_HASH, rdb.EXPIRING_LISTPACK):
+    if dialect is REDIS and code in (EXPIRING_HASH, EXPIRING_LISTPACK):
         if int.from_bytes(record[value : value + 8], "little") > now_ms:
             return record  # the first time is still to come
         value += 8
-    if dialect is REDIS and code in (rdb.EARLY_EXPIRING_LISTPACK, rdb.EXPIRING_LISTPACK):
+    if dialect is REDIS and code in (EARLY_EXPIRING_LISTPACK, EXPIRING_LISTPACK):
         fields = list(_packed_fields(_text(record, value), now_ms))
         packed = b"".join(fields)
         size = (_HEAD + len(packed) + 1).to_bytes(4, "little")
         number = min(2 * len(fields), _MOST_COUNTED).to_bytes(2, "little")
-        body = bytes([rdb.LISTPACK_HASH]) + name + _string(size + number + packed + bytes([_LISTPACK_END]))
+        body = bytes([LISTPACK_HASH]) + name + _string(size + number + packed + bytes([_LISTPACK_END]))
     else:
-        first = int.from_bytes(record[value - 8 : value], "little") if code == rdb.EXPIRING_HASH else 1
+        first = int.from_bytes(record[value - 8 : value], "little") if code == EXPIRING_HASH else 1
         each = _valkey_fields(record, value) if dialect is VALKEY else _redis_fields(record, value, first)
         fields = [field for field, expires in each if expires is None or expires > now_ms]
-        body = bytes([rdb.HASH]) + name + b"\x80" + len(fields).to_bytes(4) + b"".join(fields)
+        body = bytes([PLAIN_HASH]) + name + b"\x80" + len(fields).to_bytes(4) + b"".join(fields)
     return head + body if fields else GONE + name + b"\x00"
 
 

@@ -4,8 +4,8 @@ An RDB file has no index: records follow one another, and only who reads from th
 guesses: from where 64 records in a row make sense, one very likely begins. It is no proof (a value may hold a whole RDB file),
 which is why rdbfile.py checks every guess. ``expiring_hashes`` finds those of which only fieldttl.py knows what is left.
 
-Since they parted, Redis and Valkey have given the same codes to different things (rdb_layout.py): two dialects. Pure. Format:
-rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
+What stands behind each type code, rdb_layout.py says, but for streams and modules. Redis and Valkey give the same codes to
+different things: two dialects. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from attrs import frozen
 
 from ..schema.text import show
 from . import rdb_layout as rdb
-from .rdb_layout import Layout
 
 RUN = 64
 """Records in a row that must make sense."""
@@ -246,6 +245,14 @@ def _plain_length(data: Readable, at: int) -> int:
     return length_at(data, at)[1]
 
 
+def _skip(layout: rdb.Layout) -> Skip:
+    before: list[Skip] = [_bytes(layout.before)] * bool(layout.before)
+    each: list[Skip] = [*[_plain_length] * layout.lengths, *[string_at] * layout.strings]
+    if layout.after:
+        each.append(_double if layout.after == rdb.SCORE_TEXT else _bytes(layout.after))
+    return _all(*before, *([_many(*each)] if layout.is_counted else each))
+
+
 _MODULE_PARTS: Mapping[int, Skip] = {1: _plain_length, 2: _plain_length, 3: _bytes(4), 4: _bytes(8), 5: string_at}
 """What modules write: signed and unsigned numbers, floats, doubles, strings."""
 
@@ -279,39 +286,25 @@ def _stream(version: int) -> Skip:
     return _all(_many(_stream_id, string_at), number, number, number, *since_2 * 5, groups, *producers)
 
 
-def _skip(layout: Layout) -> Skip:
-    """What passes over all that a layout says."""
-    after = _double if layout.after == rdb.SCORE_TEXT else _bytes(layout.after)
-    parts = (_plain_length,) * layout.lengths + (string_at,) * layout.strings + (after,) * (layout.after != 0)
-    items = _many(*parts) if layout.is_counted else _all(*parts)
-    return _all(_bytes(layout.before), items) if layout.before else items
+def _skips(layouts: Mapping[int, rdb.Layout]) -> dict[int, Skip]:
+    return {code: _skip(layout) for code, layout in layouts.items()}
 
 
-def _skips(layouts: Mapping[int, Layout], streams: Mapping[int, int]) -> Mapping[int, Skip]:
-    return {code: _skip(layout) for code, layout in layouts.items()} | {
-        code: _stream(version) for code, version in streams.items()
-    }
+def _dialect(expiring: Mapping[int, rdb.Layout], streams: Mapping[int, int], before: dict[int, Skip]) -> Dialect:
+    of_code = {code: _stream(version) for code, version in streams.items()}
+    of_code[rdb.MODULE] = _all(_plain_length, _module_parts)  # after the module's id
+    return Dialect(_skips({**rdb.VALUES, **expiring}) | of_code, _skips(rdb.BEFORE) | before, frozenset(expiring))
 
 
-_VALUES = {**_skips(rdb.VALUES, rdb.STREAMS), rdb.MODULE: _all(_plain_length, _module_parts)}
-"""Type code -> what skips its value, in files of both."""
 _REMARKS: Mapping[int, Skip] = {
-    **_skips(rdb.REMARKS, {}),
-    rdb.MODULE_AUX: _all(_plain_length, _plain_length, _plain_length, _module_parts),
+    **_skips(rdb.REMARKS),
+    rdb.MODULE_DATA: _all(_plain_length, _plain_length, _plain_length, _module_parts),  # what a module keeps beside its keys
 }
-_BEFORE: Mapping[int, Skip] = {
-    0xFD: _bytes(4),  # expires, seconds
-    0xFC: _bytes(8),  # expires, ms
-    0xF9: _bytes(1),  # how often used
-    0xF8: _plain_length,  # how long not used
-}
-_REDIS_BEFORE: Mapping[int, Skip] = {0xF3: _many(_bytes(4), _module_parts)}  # what modules note of a key
 _UNREADABLE: Mapping[int, str] = {
-    0xF3: "a slot was just being moved to this node, so its keys may stand in two snapshots",
-    0xF6: "a library of functions is written as before the release of Redis 7.0",
+    rdb.SLOT_IMPORT: "a slot was just being moved to this node, so its keys may stand in two snapshots",
+    rdb.EARLY_FUNCTIONS: "a library of functions is written as before the release of Redis 7.0",
 }
 
-REDIS = Dialect(
-    {**_VALUES, **_skips(rdb.REDIS_EXPIRING, rdb.REDIS_STREAMS)}, {**_BEFORE, **_REDIS_BEFORE}, frozenset(rdb.REDIS_EXPIRING)
-)
-VALKEY = Dialect({**_VALUES, **_skips(rdb.VALKEY_EXPIRING, {})}, _BEFORE, frozenset(rdb.VALKEY_EXPIRING))
+_NOTES = {rdb.MODULE_NOTES: _many(_bytes(4), _module_parts)}  # what modules note of a key
+REDIS = _dialect(rdb.REDIS_EXPIRING, rdb.REDIS_STREAMS, _NOTES)
+VALKEY = _dialect(rdb.VALKEY_EXPIRING, rdb.STREAMS, {})

@@ -1,81 +1,78 @@
-"""What stands behind each type code of an RDB file.
+"""Layout: what stands in an RDB file behind each type code of a record, and behind each remark about the file.
 
-For rdb_boundary.py, which passes over records, and columnar/rdbwalk.py, which finds them with compiled code. Since they parted,
-Redis and Valkey have given the same codes to different things. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
+The one table of it. rdb_boundary.py and columnar/rdbwalk.py make of it what passes records, the one in Python and the other
+compiled; fieldttl.py, rdbfile.py and columnar/ call codes by these names. Streams and what modules write are no such layouts:
+only rdb_boundary.py passes them. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..schema.frozen import frozen
+from attrs import frozen
 
 
 @frozen
 class Layout:
-    """What a value, or a remark about the file, is made of: ``before``, then items of lengths, strings and ``after``."""
+    """Bytes, then a number of items where they are counted, then these: lengths, strings and bytes of each, in this order."""
 
     strings: int = 0
     lengths: int = 0
-    """These stand before the strings."""
     after: int = 0
-    """Bytes behind the strings of an item; SCORE_TEXT."""
+    """Bytes behind the strings; SCORE_TEXT: a score as text."""
     before: int = 0
-    """Bytes before all items."""
     is_counted: bool = False
-    """A length tells how many items there are; else there is one."""
 
 
 SCORE_TEXT = -1
-"""Stands for the bytes of a score that is written as text."""
 
-SELECT_DB, RESIZE_DB, END = 0xFE, 0xFB, 0xFF
-MODULE, MODULE_AUX = 7, 0xF7
-"""A module's value, and what one keeps beside the keys: parts that say themselves what they are."""
-HASH, BINARY_ZSET, ZIPLIST_ZSET, ZIPLIST_HASH, ZIPLIST_LIST = 4, 5, 12, 13, 14
-LISTPACK_HASH, LISTPACK_ZSET, LISTPACK_LIST = 16, 17, 18
+STRING, LIST, SET, ZSET, PLAIN_HASH, BINARY_ZSET, MODULE = 0, 1, 2, 3, 4, 5, 7
+ZIPMAP_HASH, ZIPLIST_LIST, INTSET, ZIPLIST_ZSET, ZIPLIST_HASH, QUICKLIST = 9, 10, 11, 12, 13, 14
+LISTPACK_HASH, LISTPACK_ZSET, LISTPACK_LIST, LISTPACK_SET = 16, 17, 18, 20
 EARLY_EXPIRING_HASH, EARLY_EXPIRING_LISTPACK, EXPIRING_HASH, EXPIRING_LISTPACK = 22, 23, 24, 25
-"""Hashes whose fields may expire in Redis; the early ones are of 7.4 before its release."""
-VALKEY_EXPIRING_HASH = 22
+"""Hashes whose fields expire; the early ones are of Redis 7.4 before its release."""
+VALKEY_HASH = 22
+"""The same of Valkey: since they parted, it and Redis have given the same codes to different things."""
+STREAMS = {15: 1, 19: 2, 21: 3}
+REDIS_STREAMS = {**STREAMS, 26: 4}
+"""Type code -> version of what stands there."""
 
-_PACKED = Layout(strings=1)
-"""A value, or some of its items, packed into one string."""
+SELECT_DB, RESIZE_DB, ABOUT_FILE, MODULE_DATA, FUNCTIONS, SLOT = 0xFE, 0xFB, 0xFA, 0xF7, 0xF5, 0xF4
+EXPIRY_S, EXPIRY_MS, FREQUENCY, IDLE, MODULE_NOTES = 0xFD, 0xFC, 0xF9, 0xF8, 0xF3
+SLOT_IMPORT, EARLY_FUNCTIONS = 0xF3, 0xF6
+"""What can't be passed: a slot that was being moved, in Valkey's files, and functions as before the release of Redis 7.0."""
+END = 0xFF
 
+_ONE_STRING = (STRING, ZIPMAP_HASH, ZIPLIST_LIST, INTSET, ZIPLIST_ZSET, ZIPLIST_HASH, LISTPACK_HASH, LISTPACK_ZSET, LISTPACK_SET)
 VALUES: Mapping[int, Layout] = {
-    0: Layout(strings=1),  # string
-    1: Layout(strings=1, is_counted=True),  # list
-    2: Layout(strings=1, is_counted=True),  # set
-    3: Layout(strings=1, after=SCORE_TEXT, is_counted=True),  # zset
-    HASH: Layout(strings=2, is_counted=True),
-    BINARY_ZSET: Layout(strings=1, after=8, is_counted=True),
-    9: _PACKED,  # hash as zipmap
-    10: _PACKED,  # list as ziplist
-    11: _PACKED,  # set as intset
-    ZIPLIST_ZSET: _PACKED,
-    ZIPLIST_HASH: _PACKED,
-    ZIPLIST_LIST: Layout(strings=1, is_counted=True),
-    LISTPACK_HASH: _PACKED,
-    LISTPACK_ZSET: _PACKED,
-    LISTPACK_LIST: Layout(strings=1, lengths=1, is_counted=True),  # of listpacks and plain items
-    20: _PACKED,  # set as listpack
+    **dict.fromkeys(_ONE_STRING, Layout(1)),
+    **dict.fromkeys((LIST, SET, QUICKLIST), Layout(1, is_counted=True)),  # strings of a quicklist are ziplists
+    ZSET: Layout(1, after=SCORE_TEXT, is_counted=True),
+    PLAIN_HASH: Layout(2, is_counted=True),
+    BINARY_ZSET: Layout(1, after=8, is_counted=True),
+    LISTPACK_LIST: Layout(1, 1, is_counted=True),  # of listpacks and plain items, which the length tells apart
 }
 """By type code, in files of both."""
 REDIS_EXPIRING: Mapping[int, Layout] = {
-    EARLY_EXPIRING_HASH: Layout(strings=2, lengths=1, is_counted=True),
-    EARLY_EXPIRING_LISTPACK: _PACKED,
-    EXPIRING_HASH: Layout(strings=2, lengths=1, before=8, is_counted=True),  # after the first time at which one expires
-    EXPIRING_LISTPACK: Layout(strings=1, before=8),
+    EARLY_EXPIRING_HASH: Layout(2, 1, is_counted=True),
+    EARLY_EXPIRING_LISTPACK: Layout(1),
+    EXPIRING_HASH: Layout(2, 1, before=8, is_counted=True),  # after the first time
+    EXPIRING_LISTPACK: Layout(1, before=8),
 }
-VALKEY_EXPIRING: Mapping[int, Layout] = {VALKEY_EXPIRING_HASH: Layout(strings=2, after=8, is_counted=True)}
-STREAMS: Mapping[int, int] = {15: 1, 19: 2, 21: 3}
-"""Type code -> version: each adds something."""
-REDIS_STREAMS: Mapping[int, int] = {26: 4}
+VALKEY_EXPIRING: Mapping[int, Layout] = {VALKEY_HASH: Layout(2, after=8, is_counted=True)}
+"""Hashes whose fields may have expired."""
 
-REMARKS: Mapping[int, Layout] = {
-    SELECT_DB: Layout(lengths=1),
-    RESIZE_DB: Layout(lengths=2),  # how many keys, and how many of them expire
-    0xFA: Layout(strings=2),  # about the file
-    0xF5: Layout(strings=1),  # a library of functions
-    0xF4: Layout(lengths=3),  # about a cluster's slot
+BEFORE: Mapping[int, Layout] = {
+    EXPIRY_S: Layout(before=4),
+    EXPIRY_MS: Layout(before=8),
+    FREQUENCY: Layout(before=1),
+    IDLE: Layout(lengths=1),
 }
-"""Where a record could stand; MODULE_AUX besides."""
+"""What may stand before a record's type code: when it expires, how often it is used, for how long it was not."""
+REMARKS: Mapping[int, Layout] = {
+    SELECT_DB: Layout(lengths=1),  # the database of what follows
+    RESIZE_DB: Layout(lengths=2),  # how many keys it has, and how many of them expire
+    ABOUT_FILE: Layout(2),
+    FUNCTIONS: Layout(1),  # a library of functions
+    SLOT: Layout(lengths=3),  # about a cluster's slot
+}

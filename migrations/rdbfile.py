@@ -40,6 +40,7 @@ from . import aof
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
 from .rdb_boundary import REDIS, VALKEY, NoRecord, Unknown
+from .rdb_layout import END as END_CODE
 from .rdb_layout import RESIZE_DB, SELECT_DB
 
 HEADER = 9
@@ -50,7 +51,7 @@ BYTES_A_KEY = 400
 """What a key takes in a file, roughly: for dividing the work, nothing else."""
 FACTS = 4096
 """Bytes at the start of a file within which it speaks of itself."""
-END = b"\xff"
+END = bytes([END_CODE])
 FIELDS_EXPIRE = 12
 """Redis's version of files from which on a hash's fields can expire."""
 MARK_SIZE = 40

@@ -2,8 +2,9 @@
 
     walk -> RECORD: where a record, its key and its value begin and end, and the words and bytes to make room for
 
-The same walk as that of rdb_boundary.py, compiled, but for streams and modules, which that one passes. Called by rdbcolumns.py;
-rdbwords.py reads the lengths, strings and numbers that records are made of with what is here.
+The same walk as that of rdb_boundary.py by the same table (rdb_layout.py), compiled, but for streams and modules, which that one
+passes. Called by rdbcolumns.py; rdbwords.py reads the lengths, strings and numbers that records are made of with what is here.
+numba makes a function anew when its own file has changed: whoever changes rdb_layout.py touches this one as well.
 
 A piece may be a wrong guess, or damaged: any byte may say anything. Compiled code does not check bounds by itself. Every
 function here and in rdbwords.py is told where its bytes end, reads none from there on, believes no size before it has been
@@ -33,8 +34,6 @@ INVALID = -1
 """Stands for a position, or a number of words, where there is none that makes sense."""
 UNKNOWN = -2
 """Stands for a position after what only rdb_boundary.py or rdb-py can pass."""
-REMARK = -3
-"""The kind of what is no record, but a remark about the file."""
 
 PLAIN, INTEGER, LZF = 0, 1, 2
 """How a string stands in a file."""
@@ -43,11 +42,13 @@ SHORT = 0x40
 LONGEST_INTEGER = 20
 """Characters of one of 64 bits."""
 
-FOR_RDBPY, HASH, LIST, ZSET = 0, 1, 2, 3
-"""What becomes of a record; FOR_RDBPY: it is handed to rdb-py."""
+FOR_RDBPY, HASH, LIST, ZSET, REMARK = range(5)
+"""What becomes of a record; FOR_RDBPY: it is handed to rdb-py; REMARK: it is none, but says something about the file."""
 
 VALKEY_HASH = 256
-"""Stands for the type code of hashes whose fields expire in Valkey, which is that of others in Redis: no byte is this one."""
+"""Stands here for rdb.VALKEY_HASH, which is a type code of Redis as well: no byte is it."""
+EXPIRING = (*rdb.REDIS_EXPIRING, VALKEY_HASH)
+"""Hashes whose fields may have expired."""
 PLAIN_NODE, PACKED_NODE = 1, 2
 """Marks of a list's nodes: a single item, a listpack of several."""
 
@@ -57,36 +58,21 @@ those that are no slices of the file, its value may need at most."""
 STATE = np.dtype([(name, np.int64) for name in ("at", "db", "keys", "announced", "is_valkey")])
 """How far a walk has come, and what it has met; whether the file is one of Valkey."""
 
-_DECODED = {
-    rdb.HASH: (HASH, 0),
-    rdb.BINARY_ZSET: (ZSET, 0),
-    rdb.ZIPLIST_ZSET: (ZSET, 1),
-    rdb.ZIPLIST_HASH: (HASH, 1),
-    rdb.ZIPLIST_LIST: (LIST, 1),
-    rdb.LISTPACK_HASH: (HASH, 1),
-    rdb.LISTPACK_ZSET: (ZSET, 1),
-    rdb.LISTPACK_LIST: (LIST, 1),
-}
-"""What becomes of values that rdb-py does not get, and whether their strings are packed."""
-EXPIRING = (*rdb.REDIS_EXPIRING, VALKEY_HASH)
-"""Hashes whose fields may have expired."""
-KIND, PACKED, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER = range(7)
-"""What stands where in a row of LAYOUT."""
-
-
-def _table() -> Any:
-    table = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
-    table[[6, rdb.MODULE, *rdb.STREAMS, *range(26, 64), *range(0xF0, 0xF4), 0xF6, rdb.MODULE_AUX]] = UNKNOWN
-    values = {**rdb.VALUES, **rdb.REDIS_EXPIRING, VALKEY_HASH: rdb.VALKEY_EXPIRING[rdb.VALKEY_EXPIRING_HASH]}
-    for code, layout in (*values.items(), *rdb.REMARKS.items()):
-        kind = (REMARK, 0) if code in rdb.REMARKS else _DECODED.get(code, (FOR_RDBPY, 0))
-        table[code] = *kind, layout.before, layout.is_counted, layout.lengths, layout.strings, layout.after
-    return table
-
-
-LAYOUT = _table()
-"""rdb_layout.py as numbers, a row for each type code: all INVALID where there is none, all UNKNOWN of modules, streams and what
-is yet to come."""
+KIND, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER, PACKED = range(7)
+"""What stands where in a row of LAYOUT: what becomes of it, a layout, and whether the strings are packed."""
+_PLAIN = {rdb.PLAIN_HASH: HASH, rdb.BINARY_ZSET: ZSET}
+_PACKED = {rdb.ZIPLIST_HASH: HASH, rdb.LISTPACK_HASH: HASH, rdb.ZIPLIST_ZSET: ZSET, rdb.LISTPACK_ZSET: ZSET}
+_PACKED |= {rdb.QUICKLIST: LIST, rdb.LISTPACK_LIST: LIST}
+_KINDS = {**_PLAIN, **_PACKED, **dict.fromkeys(rdb.REMARKS, REMARK)}
+_LAYOUTS = {**rdb.VALUES, **rdb.REDIS_EXPIRING, VALKEY_HASH: rdb.VALKEY_EXPIRING[rdb.VALKEY_HASH], **rdb.REMARKS}
+# Modules, streams, and what is yet to come.
+_UNKNOWN = [6, rdb.MODULE, *rdb.REDIS_STREAMS, *range(27, 64), *range(0xF0, 0xF4), rdb.EARLY_FUNCTIONS, rdb.MODULE_DATA]
+LAYOUT = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
+LAYOUT[_UNKNOWN] = UNKNOWN
+for _code, _each in _LAYOUTS.items():
+    _made_of = (_each.before, _each.is_counted, _each.lengths, _each.strings, _each.after)
+    LAYOUT[_code] = (_KINDS.get(_code, FOR_RDBPY), *_made_of, _code in _PACKED)
+"""The layout of each type code; all INVALID for what is none."""
 
 
 @kernel(BYTE_ARRAY, records_of(STATE), INT, INT, records_of(RECORD), INT)
@@ -102,29 +88,26 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         code, expiry, at = _opening(data, at, end)
         if at < 0:
             return INVALID
-        if code == rdb.VALKEY_EXPIRING_HASH and state[0].is_valkey:
+        if code == rdb.VALKEY_HASH and state[0].is_valkey:
             code = VALKEY_HASH
         if LAYOUT[code, KIND] == UNKNOWN:
             state[0].at = begin
             return UNKNOWN if rows == 0 else rows
-        if LAYOUT[code, KIND] < 0:
-            is_remark = LAYOUT[code, KIND] == REMARK and at == begin + 1
-            number, at = _remark(data, at, end, code) if is_remark else (0, INVALID)
-            if at < 0:
-                return INVALID
-            if code == rdb.SELECT_DB:
-                state[0].db = number
-            elif code == rdb.RESIZE_DB and state[0].db == wanted:
-                state[0].announced += number
-            continue
+        is_remark = LAYOUT[code, KIND] == REMARK
+        if LAYOUT[code, KIND] == INVALID or (is_remark and at != begin + 1):
+            return INVALID
         key = at
-        value = string_at(data, key, end)[4]
+        value = at if is_remark else string_at(data, key, end)[4]
         if value < 0:
             return INVALID
         at, kind, words, needed = _measured(data, value, end, code)
         if at < 0:
             return INVALID
-        if state[0].db != wanted:
+        if code == rdb.SELECT_DB:
+            state[0].db = length_at(data, value, end)[0]
+        elif code == rdb.RESIZE_DB and state[0].db == wanted:
+            state[0].announced += length_at(data, value, end)[0]
+        if is_remark or state[0].db != wanted:
             continue
         state[0].keys += 1
         if expiry != NO_TTL and expiry <= now_ms:
@@ -147,40 +130,23 @@ def _opening(data: Any, at: int, end: int) -> Any:
     while at < end:
         code = data[at]
         at += 1
-        if code == 0xFD or code == 0xFC:
-            size = 4 if code == 0xFD else 8
+        if code == rdb.EXPIRY_S or code == rdb.EXPIRY_MS:
+            size = 4 if code == rdb.EXPIRY_S else 8
             if size > end - at:
                 break
-            expiry = number_at(data, at, size) * (1000 if code == 0xFD else 1)
+            expiry = number_at(data, at, size) * (1000 if code == rdb.EXPIRY_S else 1)
             if expiry < 0:
                 break
             at += size
-        elif code == 0xF9:
+        elif code == rdb.FREQUENCY:
             at += 1
-        elif code == 0xF8:
+        elif code == rdb.IDLE:
             at = length_at(data, at, end)[1]
             if at < 0:
                 break
         else:
             return signed(code), expiry, at
     return 0, NO_TTL, INVALID
-
-
-@helper
-def _remark(data: Any, at: int, end: int, code: int) -> Any:
-    """The first number that a remark about the file tells, if it tells numbers, and the position after it."""
-    first = 0
-    for index in range(LAYOUT[code, LENGTHS]):
-        number, at = length_at(data, at, end)
-        if at < 0:
-            return 0, INVALID
-        if index == 0:
-            first = number
-    for _ in range(LAYOUT[code, STRINGS]):
-        at = string_at(data, at, end)[4]
-        if at < 0:
-            return 0, INVALID
-    return first, at
 
 
 @helper
@@ -216,7 +182,7 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
         if more > 0:
             at += more
             words += 1
-        elif more < 0:
+        elif more == rdb.SCORE_TEXT:
             at = _text_of_score(data, at, end)
         if at < 0 or at > end:
             return INVALID, kind, 0, 0

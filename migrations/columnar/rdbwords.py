@@ -7,8 +7,8 @@ What is written: numbers as text, and what LZF has packed. Values are plain stri
 string as a listpack or ziplist. A value that is not exactly as servers write it has no words, and is not guessed at.
 
 Called by rdbcolumns.py. The rules of rdbwalk.py for bytes that may say anything hold here as well. numba makes a function anew
-when its own file has changed, not when rdbwalk.py has: whoever changes that one touches this one as well. Formats: listpack.c,
-ziplist.c and lzf_d.c of Redis 6 to 8 and Valkey 9.
+when its own file has changed, not when rdbwalk.py or rdb_layout.py has: whoever changes these touches this one as well. Formats:
+listpack.c, ziplist.c and lzf_d.c of Redis 6 to 8 and Valkey 9.
 """
 
 from __future__ import annotations
