@@ -11,7 +11,6 @@ them. Needs about 4 GB of memory for each million jobs, and the extra ``dev``.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -40,6 +39,14 @@ SAMPLE = 100_000
 HASH, WRITE, SCRIPT = "HGETALL", "HSET and ZADD", "plain script"
 COMMANDS = {"audit": HASH, "migrate": WRITE, "verify": WRITE}
 """The limit of which each is a share."""
+MEASURED = """
+import resource, subprocess, sys
+status = subprocess.call(sys.argv[2:])
+with open(sys.argv[1], "w") as most:
+    most.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)
+"""
+"""Runs a command and writes down how many KB its largest process had: to Linux, one that a large process starts is as large."""
 STATUSES = {"audit": (0, 1), "migrate": (0, 1), "verify": (0,)}
 
 
@@ -86,17 +93,17 @@ class Bench:
         before = self._limit(limit, name)
         started = time.perf_counter()
         arguments = [sys.executable, "-m", "ferryman.cli", command, *places, "--engine", engine, "--now", str(NOW)]
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen([*arguments, "--format", "json"], stdout=output, stderr=output)
-            _, status, usage = os.wait4(process.pid, 0)
+        with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile("r") as most:
+            measured = [sys.executable, "-c", MEASURED, most.name, *arguments, "--format", "json"]
+            status = subprocess.call(measured, stdout=output, stderr=output)
             seconds = time.perf_counter() - started
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode not in STATUSES[command]:
+            if status not in STATUSES[command]:
                 output.seek(0)
                 raise SystemExit(f"{command} with {engine} failed: {output.read().decode()[-2000:]}")
+            kilobytes = int(most.read())
         rate = self.jobs / seconds
         share = rate / mean((before, self._limit(limit, name)))
-        self.runs[engine, command].append(Run(seconds, rate, share, usage.ru_maxrss / 1024))
+        self.runs[engine, command].append(Run(seconds, rate, share, kilobytes / 1024))
 
     def _limit(self, limit: Limit, name: str) -> float:
         rate = limit.rate()
