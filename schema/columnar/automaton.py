@@ -187,20 +187,7 @@ class Builder:
         return Automaton(np.concatenate(self._rows), rules, may_end, start, self.texts, marks)
 
 
-@kernel(
-    BYTE_ARRAY,
-    INT_ARRAY,
-    INT_ARRAY,
-    STATE_ARRAY,
-    OUT_INTS,
-    OUT_BOOLS,
-    INT,
-    INT,
-    OUT_INTS,
-    OUT_INTS,
-    OUT_TABLE,
-    OUT_BOOLS,
-)
+@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, STATE_ARRAY, OUT_INTS, OUT_BOOLS, INT, INT, OUT_INTS, OUT_INTS, OUT_TABLE, OUT_BOOLS)
 def _run(
     data: Any,
     starts: Any,
