@@ -13,7 +13,7 @@ format:  ## mends what lint says, where that can be done
 types:   ## mypy, strict, on the installed wheel: a checkout is a namespace over folders, which mypy does not follow
 	.ci/types
 
-quick:   ## the tests that need no worker, no Spark and no broken network: under two minutes on two cores
+quick:   ## the tests that need no server, no Spark, no broken network and no browser: under two minutes on two cores
 	pytest -n auto -m quick
 
 test:    ## every test but the slow ones

@@ -36,12 +36,10 @@ from attrs import define, field, frozen
 
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
-from . import aof
+from . import aof, rdb_layout
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
 from .rdb_boundary import REDIS, VALKEY, NoRecord, Unknown
-from .rdb_layout import END as END_CODE
-from .rdb_layout import RESIZE_DB, SELECT_DB
 
 HEADER = 9
 """Bytes of the magic word and version."""
@@ -51,13 +49,14 @@ BYTES_A_KEY = 400
 """What a key takes in a file, roughly: for dividing the work, nothing else."""
 FACTS = 4096
 """Bytes at the start of a file within which it speaks of itself."""
-END = bytes([END_CODE])
+END = bytes([rdb_layout.END])
 FIELDS_EXPIRE = 12
 """Redis's version of files from which on a hash's fields can expire."""
 MARK_SIZE = 40
 STREAM_MARK = re.compile(rb"[0-9a-f]{%d}" % MARK_SIZE)
 """Behind a snapshot that went to a replica, or to redis-cli, without a file of its own."""
-CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
+_CODES = tuple(re.escape(bytes([code])) for code in (rdb_layout.SELECT_DB, rdb_layout.RESIZE_DB))
+CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % _CODES, re.DOTALL)
 """What a file says where the keys of another database begin, and may hold elsewhere by chance."""
 IMPOSSIBLE = re.compile(rb"\xc3(?:[\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})(?:\x80[\x40-\xff]|\x81)", re.DOTALL)
 """A packed text that says that it has 1 GB or more, or bytes that look so by chance."""

@@ -49,7 +49,7 @@ class Totals:
             texts.sort()
             del texts[SAMPLES:]
 
-    def note(self, measure: str, text: str, label: str = "") -> None:
+    def count_and_sample(self, measure: str, text: str, label: str = "") -> None:
         """Counts a case, and keeps it as an example."""
         self.count(measure, label)
         self.sample(measure, text, label)

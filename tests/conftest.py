@@ -52,7 +52,8 @@ def client(server: Server) -> Iterator[redis.Redis]:
 
 OF_FOLDER = {"spark": "spark", "faults": "faults", "chaos": "faults", "around": "faults"}
 """The mark of all tests of a folder."""
-SERVER_FIXTURES = frozenset({"any_server", "lasting", "keyspace_address"})
+SERVER_FIXTURES = frozenset({"any_server", "server", "lasting", "keyspace_address"})
+PAGE_FIXTURES = frozenset({"chrome", "site"})
 SERVER_MODULES = frozenset(
     f"tests.support.{name}" for name in ("clusters", "topologies", "workers", "standalone", "movers", "gate")
 )
@@ -77,7 +78,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks each test: ``servers``, ``spark``, ``faults``; ``quick`` if it needs none of them and is not slow."""
+    """Marks each test: ``servers``, ``spark``, ``faults``, ``pages``; ``quick`` if it needs none of them and is not slow."""
     if not effort.NIGHTLY:
         _in_turn(config, items)
     for item in items:
@@ -147,8 +148,10 @@ def _needs(item: pytest.Item) -> Iterator[str]:
         yield OF_FOLDER[folder]
     if item.get_closest_marker("servers") is not None:
         yield "servers"
-    module = getattr(item, "module", None)
-    if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())) or (isinstance(module, ModuleType) and _starts_servers(module)):
+    module, fixtures = getattr(item, "module", None), set(getattr(item, "fixturenames", ()))
+    if PAGE_FIXTURES & fixtures:
+        yield "pages"
+    if SERVER_FIXTURES & fixtures or (isinstance(module, ModuleType) and _starts_servers(module)):
         yield "servers"
 
 

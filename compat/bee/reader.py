@@ -129,7 +129,7 @@ def _state_for_duplicates(view: View) -> bytes:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: workers, queues and kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.note("odd key", to_text(fact.key), fact.role)
+        totals.count_and_sample("odd key", to_text(fact.key), fact.role)
         return
     match fact.role:
         case "record":

@@ -56,10 +56,10 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.note("odd key", to_text(fact.key), fact.role)
+        totals.count_and_sample("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role != "record":
-        totals.note("expiring", to_text(fact.key), fact.role)
+        totals.count_and_sample("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             totals.count("records")
@@ -72,7 +72,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "state":
             totals.count("state members")
             if fact.label not in WORDS:
-                totals.note("strange state", to_text(fact.key))
+                totals.count_and_sample("strange state", to_text(fact.key))
         case "ids":
             # A counter that is no number has given out no id that could be told.
             totals.maximum("ids", parse_int(fact.values[0]) or 0)

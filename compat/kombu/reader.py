@@ -238,7 +238,7 @@ def _unnamed(raw: bytes) -> str:
 def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
     """Counts what readers and the rules about the whole keyspace need. What it grows with: queues, bindings, kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.note("odd key", to_text(fact.key), fact.role)
+        totals.count_and_sample("odd key", to_text(fact.key), fact.role)
         return
     queue = fact.queue or ""
     match fact.role:
@@ -264,7 +264,7 @@ def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
             totals.name("other prefixes", map(to_text, fact.values))
         case "control":
             if is_reply(queue):
-                totals.note("replies", to_text(fact.key), "lasting" if fact.ttl_ms is None else "expiring")
+                totals.count_and_sample("replies", to_text(fact.key), "lasting" if fact.ttl_ms is None else "expiring")
         case "mutex":
             totals.maximum("mutex ttl", -1 if fact.ttl_ms is None else fact.ttl_ms)
 
@@ -277,7 +277,7 @@ def _tally_bindings(fact: Fact, totals: Totals, settings: Settings) -> None:
         if is_control(queue):
             totals.count("reply bindings", number=int(is_reply(queue)))
         elif not bindings.register(totals, fact.label or "", member, settings.sep):
-            totals.note("odd member", to_text(fact.key), fact.role)
+            totals.count_and_sample("odd member", to_text(fact.key), fact.role)
 
 
 # Facts to a job

@@ -103,10 +103,10 @@ def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: types, and kinds of damage."""
     is_stranger = fact.kind is FactKind.ODD and fact.member is None
     if fact.ttl_ms is not None and fact.role != "lock" and not is_stranger:
-        totals.note("expiring", to_text(fact.key), fact.role)
+        totals.count_and_sample("expiring", to_text(fact.key), fact.role)
     if fact.kind is FactKind.ODD:
         measure = "odd key" if fact.member is None else "odd member"
-        totals.note(measure, to_text(fact.key), fact.role)
+        totals.count_and_sample(measure, to_text(fact.key), fact.role)
         return
     match fact.role:
         case "record":

@@ -181,10 +181,10 @@ def back_references(subject: Subject) -> Iterator[Fact]:
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what readers and rules need to know of the whole. It grows with queues, groups of failures, kinds of damage."""
     if fact.kind is FactKind.ODD:
-        totals.note("odd key", to_text(fact.key), fact.role)
+        totals.count_and_sample("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role != "throttle":
-        totals.note("expiring", to_text(fact.key), fact.role)
+        totals.count_and_sample("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             _tally_record(fact, totals)
@@ -197,7 +197,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "group_list":
             totals.count("listed", fact.job_id or "", fact.index or 0)
         case "beats":
-            totals.note("beats", to_text(fact.key))
+            totals.count_and_sample("beats", to_text(fact.key))
         case "queues":
             totals.name("queues", map(to_text, fact.values))
         case "paused":

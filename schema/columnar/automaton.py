@@ -6,8 +6,8 @@
 
 A pushdown automaton: a rule may do something besides leading to the next state, as to open a bracket or to note a position. All
 forms share one compiled loop, and a form is a table that is made when its module is loaded: as code, with branches for each
-case, each would take numba a second to compile. Called by json_check.py, tagged_json_check.py and ../native/columnar/overflow.py.
-Pure.
+case, each would take numba a second to compile. Called by json_check.py, tagged_json_check.py and ../native/columnar/overflow.py,
+whose tests compare each with Python's reader of that form. Pure.
 """
 
 from __future__ import annotations

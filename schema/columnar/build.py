@@ -21,9 +21,9 @@ MOST_DECIMAL = 20
 """Characters of a number of 64 bits."""
 ALPHABET = np.frombuffer(BASE64, np.uint8)
 PADDING = ord("=")
-DIGITS = np.full(256, 255, np.uint8)
+VALUES = np.full(256, 255, np.uint8)
 """What a character stands for in base64; 255 for one that does not."""
-DIGITS[ALPHABET] = np.arange(64)
+VALUES[ALPHABET] = np.arange(64)
 
 
 @frozen(eq=False)
@@ -261,7 +261,7 @@ def _decode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, found
         is_valid = sizes[row] % 4 == 0
         bits, held = np.int64(0), 0
         for index in range(at, end):
-            digit = DIGITS[source[index]]
+            digit = VALUES[source[index]]
             if digit > 63 or not is_valid:
                 is_valid = False
                 break

@@ -101,10 +101,10 @@ def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need, and the leases that readers need."""
     queue = fact.queue or ""
     if fact.kind is FactKind.ODD:
-        totals.note("odd key", to_text(fact.key), fact.role)
+        totals.count_and_sample("odd key", to_text(fact.key), fact.role)
         return
     if fact.ttl_ms is not None and fact.role not in WITH_TTL:
-        totals.note("expiring", to_text(fact.key), queue)
+        totals.count_and_sample("expiring", to_text(fact.key), queue)
     match fact.role:
         case "meta":
             _tally_meta(fact, queue, totals)

@@ -140,8 +140,8 @@ class KickqKeyspace(RuleBasedStateMachine):
                         self.runs[job_id] += 1
                         self.finish(job_id)
 
-    def finish(self, job_id: str) -> None:
-        self.finished[job_id] = self.now
+    def finish(self, job_id: str, at: int | None = None) -> None:
+        self.finished[job_id] = self.now if at is None else at
         self.lapses.pop(job_id, None)
 
     def running(self) -> set[str]:
@@ -241,8 +241,7 @@ class KickqKeyspace(RuleBasedStateMachine):
         def end(_result: None) -> None:
             self.runs[job.id] += 1
             if job.state in ("success", "fail"):
-                self.finish(job.id)
-                self.finished[job.id] = began  # by its clock, at which it looked before it was paused
+                self.finish(job.id, began)  # by the clock at which it looked before it was paused
 
         steps: Steps[None]
         match how:
