@@ -178,6 +178,10 @@ def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:
         number = numbers.number(state)
         if state is State.WAITING and numbers.waiting:
             found_by |= {(state, priority): each for priority, each in numbers.waiting.items()}
+            # Nobody has asked for the priority of a delayed job that is due.
+            due = number - sum(numbers.waiting.values())
+            if due > 0:
+                found_by[state, ""] = due
         elif number or state not in RARE:
             found_by[state, ""] = number
     return found_by

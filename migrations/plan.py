@@ -202,13 +202,13 @@ def requeued(job: Job, family: str, now_ms: int) -> Job:
     """
     before: dict[str, Any] = {} if job.lease_expires_at is None else {"lease_expires_at": job.lease_expires_at}
     before["state"] = str(job.state)
-    extra = dict(job.extra)
-    still_true = {name: value for name, value in extra.get(family, {}).items() if name not in BOUND_TO_STATE}
+    # First, because a family's reader puts its own last: so both sides of a comparison have the same order.
+    extra = {CARRIED_FROM: before, **{name: each for name, each in job.extra.items() if name != CARRIED_FROM}}
+    still_true = {name: value for name, value in job.extra.get(family, {}).items() if name not in BOUND_TO_STATE}
     if still_true:
         extra[family] = still_true
     else:
         extra.pop(family, None)
-    extra[CARRIED_FROM] = before
     state = State.SCHEDULED if job.due_at is not None and job.due_at > now_ms else State.WAITING
     return replaced(job, state=state, lease_expires_at=None, position=None, extra=extra)
 
@@ -223,11 +223,10 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
     lease: list[Datum] = [] if leases is None else [b'"lease_expires_at":', format_ints(leases), b","]
     before = concat_rows(len(jobs), [b"{", *lease, f'"state":"{State.ACTIVE}"}}'.encode()])
     there = lasting.sizes > 0
-    of_family: list[Datum] = [masked(there, f'"{family}":'.encode()), lasting]
-    of_migration: list[Datum] = [f'"{CARRIED_FROM}":'.encode(), before]
-    first, second = (of_family, of_migration) if family < CARRIED_FROM else (of_migration, of_family)
     columns = {name: column for name, column in jobs.columns.items() if name not in ("lease_expires_at", "position")}
-    columns["extra"] = concat_rows(len(jobs), [b"{", *first, masked(there, b","), *second, b"}"])
+    columns["extra"] = concat_rows(
+        len(jobs), [f'{{"{CARRIED_FROM}":'.encode(), before, masked(there, f',"{family}":'.encode()), lasting, b"}"]
+    )
     common = evolve(jobs.common, state=State.WAITING, lease_expires_at=None, position=None)
     return evolve(jobs, common=common, columns=columns, families=frozenset({family, CARRIED_FROM}), lasting=None)
 

@@ -285,6 +285,9 @@ class KeyFamily(ABC):
         where the family allows it.
         """
 
+    writes_tables: ClassVar[bool] = False
+    """Whether ``write_table`` gives something for any jobs."""
+
     def can_write_table(self, jobs: JobTable) -> bool:
         """Whether no job of these has ``incompatibilities``; False also where that is not known of all at once."""
         return False
@@ -292,7 +295,7 @@ class KeyFamily(ABC):
     def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
         """What ``write`` gives for each of these jobs, with what ``tally_written`` adds for all. Called if ``can_write_table``.
 
-        What other families keep may stand in another order. None, and nothing added, where each job must be written by itself.
+        None, and nothing added, where each job must be written by itself.
         """
         return None
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 import threading
 from binascii import b2a_base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import MalformedValue
@@ -20,37 +20,34 @@ MARKS = frozenset({"b64", "float", "plain"})
 """Single keys of JSON objects that stand for what JSON has no form for."""
 
 
-def encode_tagged(values: Mapping[str, Any], *, ordered: bool = False) -> bytes:
-    """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep.
-
-    ``ordered``: mappings with the same items give the same text, in whichever order they have them.
-    """
+def encode_tagged(values: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep."""
     try:
-        return (_encoded_at_once(values, ordered) or _dump(_encode(values), ordered)).encode("ascii")
+        return (_encoded_at_once(values) or _dump(_encode(values))).encode("ascii")
     except RecursionError:
         raise MalformedValue("values nested too deep to be encoded") from None
 
 
-def _encoded_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
+def _encoded_at_once(values: Any) -> str | None:
     """The text for most values, with no look at each; None for those that have something in them that JSON has no form for,
     but for bytes, or that could be taken for that."""
-    encoders = _ENCODERS
-    encoders.found = 0
+    encoder = _ENCODER
+    encoder.found = 0
     try:
-        text = encoders.dump[ordered](values)
+        text = encoder.dump(values)
     except ValueError:
         return None
     # Inside a string a quotation mark has a backslash before it: these are objects.
-    unmarked = text.count('{"b64":') == encoders.found and '{"float":' not in text and '{"plain":' not in text
+    unmarked = text.count('{"b64":') == encoder.found and '{"float":' not in text and '{"plain":' not in text
     return text if unmarked else None
 
 
-class _Encoders(threading.local):
-    """Encoders by whether they sort, which mark bytes and count them. Each thread has its own, made once."""
+class _Encoder(threading.local):
+    """An encoder that marks bytes and counts them. Each thread has its own, made once."""
 
     def __init__(self) -> None:
         self.found = 0
-        self.dump = [json_encoder(ensure_ascii=True, ordered=ordered, default=self._marked) for ordered in (False, True)]
+        self.dump = json_encoder(ensure_ascii=True, default=self._marked)
 
     def _marked(self, value: Any) -> Any:
         if not isinstance(value, bytes):
@@ -59,11 +56,11 @@ class _Encoders(threading.local):
         return {"b64": b2a_base64(value, newline=False).decode("ascii")}
 
 
-_ENCODERS = _Encoders()
+_ENCODER = _Encoder()
 
 
-def _dump(values: Any, ordered: bool) -> str:
-    return json_encoder(ensure_ascii=True, ordered=ordered)(values)
+def _dump(values: Any) -> str:
+    return json_encoder(ensure_ascii=True)(values)
 
 
 def decode_tagged(raw: bytes) -> dict[str, Any]:

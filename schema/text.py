@@ -227,19 +227,17 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def json_encoder(*, ensure_ascii: bool, ordered: bool = False, default: Callable[[Any], Any] | None = None) -> Encoder:
+def json_encoder(*, ensure_ascii: bool, default: Callable[[Any], Any] | None = None) -> Encoder:
     """Makes compact JSON of any value, as ``json.dumps`` with these settings and no NaN, but for what that prepares each time.
 
     It raises ValueError, TypeError or RecursionError for what has no form in JSON.
     """
-    plain = json.JSONEncoder(
-        ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False, sort_keys=ordered, default=default
-    )
+    plain = json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False, default=default)
     make: Any = vars(json.encoder).get("c_make_encoder")
     if make is None:  # not CPython
         return plain.encode
     quoted = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
-    chunks = make(None, plain.default, quoted, None, ":", ",", ordered, False, False)
+    chunks = make(None, plain.default, quoted, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 

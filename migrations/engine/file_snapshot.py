@@ -56,6 +56,8 @@ T = TypeVar("T")
 
 ACCEPTED_PREFIX = "sound-"
 """Before the number of a partition, where its jobs are no facts."""
+TOGETHER = 5_000
+"""Jobs of facts that are held at once: enough for tables of most kinds."""
 
 
 @frozen
@@ -124,7 +126,7 @@ class FileSnapshot(Snapshot):
             subjects = facts.subjects(bucket)
             if ids is not None:
                 subjects = (subject for subject in subjects if (subject.scope, subject.job_id) in ids)
-            return work(name, FactJobs(known(), subjects))
+            return work(name, FactJobs(known(), subjects, TOGETHER))
 
         return run_step(self.runner, task, len(partitions), table, path, phase, progress)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from attrs import evolve, frozen
 from ...schema.columnar.binary_views import BinaryViews
 from ...schema.columnar.jobnumbers import numbers_of
 from ...schema.columnar.jobtable import JobTable
+from ...schema.columnar.tables_of_jobs import tables_of
 from ...schema.fact import Subject
 from ...schema.family import Keyspace
 from ...schema.job import Job, State
@@ -157,30 +159,29 @@ def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) ->
     def write(partition: str, jobs: Jobs) -> Output[JobDigest]:
         summary: dict[str, Any] = {"jobs": 0, "refused": 0}
 
-        def one(subject: Subject) -> JobDigest | None:
+        def one(subject: Subject) -> _Found | None:
             side = view.side(subject, jobs.keyspace)
-            if side is None:
-                return None
-            job, digest = side.job, b""
-            if side.refused_by is None:
-                digest = hasher.digest(job)
-            position = job.position if job.state is State.WAITING and side.refused_by is None else None
-            return JobDigest(
-                number_of(job.queue, job.id), job.queue, job.id, position, subject.scope, subject.job_id, partition, digest
-            )
+            return None if side is None else _Found(subject.scope, subject.job_id, side)
 
-        def many(table: JobTable) -> list[pa.RecordBatch] | None:
+        def many(table: JobTable) -> pa.RecordBatch | None:
             shown = view.table(table)
-            return None if shown is None else [digests_of(shown, partition, hasher)]
+            return None if shown is None else digests_of(shown, partition, hasher)
+
+        def digests() -> Iterator[JobDigest | pa.RecordBatch]:
+            for batch in jobs.batches(one, many, DIGEST_FACTOR):
+                yield from (made for _, made in batch.tables)
+                tables, others = _in_tables([found for _, found in batch.singly if found is not None])
+                yield from (digests_of(table, partition, hasher) for table in tables)
+                yield from (digest_of(found, partition, hasher) for found in others)
 
         file = None
-        for digests in _in_batches(jobs.in_any_order(one, many, DIGEST_FACTOR)):
+        for rows in _in_batches(digests()):
             if file is None:
                 summary["file"] = storage.new_name(folder)
                 file = ShuffleFile(summary["file"], DIGESTS.arrow, buckets)
-            file.write(digests)
-            summary["jobs"] += digests.num_rows
-            summary["refused"] += pc.sum(pc.equal(digests.column("digest"), b"")).as_py()
+            file.write(rows)
+            summary["jobs"] += rows.num_rows
+            summary["refused"] += pc.sum(pc.equal(rows.column("digest"), b"")).as_py()
         if file is not None:
             file.close()
         return Output(summary=partial(json.dumps, summary))
@@ -188,7 +189,41 @@ def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) ->
     return write
 
 
-def _in_batches(found: Iterable[JobDigest | pa.RecordBatch | None]) -> Iterator[pa.RecordBatch]:
+class _Found(NamedTuple):
+    """A side, and the subject whose it is."""
+
+    scope: str
+    subject: str
+    side: Side
+
+
+def _in_tables(found: Sequence[_Found]) -> tuple[list[JobTable], list[_Found]]:
+    """Those of which tables can be made; and all others."""
+    tables, left = [], []
+    scopes: defaultdict[str, list[_Found]] = defaultdict(list)
+    for each in found:
+        if each.side.refused_by is None and each.subject == each.side.job.id:
+            scopes[each.scope].append(each)
+        else:
+            left.append(each)
+    for scope, those in scopes.items():
+        are_left = np.ones(len(those), bool)
+        for table in tables_of([each.side.job for each in those], scope):
+            tables.append(table)
+            are_left &= ~table.rows
+        left += [those[index] for index in np.flatnonzero(are_left).tolist()]
+    return tables, left
+
+
+def digest_of(found: _Found, partition: str, hasher: JobHasher) -> JobDigest:
+    """The digest of one job."""
+    job, is_refused = found.side.job, found.side.refused_by is not None
+    position = job.position if job.state is State.WAITING and not is_refused else None
+    digest = b"" if is_refused else hasher.digest(job)
+    return JobDigest(number_of(job.queue, job.id), job.queue, job.id, position, found.scope, found.subject, partition, digest)
+
+
+def _in_batches(found: Iterable[JobDigest | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Digests, which come one by one or many at once, in batches of some ROWS."""
     single: list[JobDigest] = []
     tables: list[pa.RecordBatch] = []
@@ -198,7 +233,7 @@ def _in_batches(found: Iterable[JobDigest | pa.RecordBatch | None]) -> Iterator[
         (batch,) = pa.Table.from_batches([DIGESTS.batch(single), *tables]).combine_chunks().to_batches()
         return batch
 
-    for each in filter(None, found):
+    for each in found:
         if isinstance(each, JobDigest):
             single.append(each)
             rows += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from ...schema.columnar.binary_views import BinaryViews
 from ...schema.columnar.build import Datum, LengthPrefixed, concat_rows, format_ints, little_endian, merge_runs
-from ...schema.columnar.jobtable import BinaryLists, JobTable
+from ...schema.columnar.jobtable import ENCODED, BinaryLists, JobTable
 from ...schema.columnar.siphash import KEY_BYTES, siphash, siphash_of
 from ...schema.family import KeyFamily
 from ...schema.job import JOB_FIELDS, Job, State
@@ -28,14 +28,14 @@ from ...schema.text import to_bytes, to_text
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
 RAW = frozenset({"payload", "result"})
-"""The attributes that are bytes; in other columns of BinaryViews they are texts."""
+"""The attributes that are bytes; in other columns of BinaryViews they are texts, but for ENCODED ones."""
 _values = attrgetter(*FIELDS)
 
 
 @frozen
 class JobHasher:
     """Makes the digests of one comparison, on both sides: they are equal for jobs between which it would find no difference, but
-    for rare ones, which it then looks at field by field.
+    for rare ones, which it then looks at field by field. So are mappings with the same items in another order.
 
     Different jobs have different digests, but for one in 2^128.
     """
@@ -47,7 +47,7 @@ class JobHasher:
     def digest(self, job: Job) -> bytes:
         """The digest of a job."""
         extra: Any = job.extra if self.target.keeps_extra else job.extra.get(self.target.name)
-        return siphash_of(b"".join(map(_cell, _values(job))) + _extra_cell(extra), self.key)
+        return siphash_of(b"".join(map(_cell, _values(job))) + _encoded_cell(extra), self.key)
 
     def digest_table(self, jobs: JobTable) -> pa.Array:
         """The digests of the jobs of a table (binary)."""
@@ -58,7 +58,7 @@ class JobHasher:
                 case None:
                     parts.append(_cell(getattr(jobs.common, name)))
                 case BinaryViews():
-                    parts.append(LengthPrefixed(column, b"b" if name in RAW else b"s"))
+                    parts.append(LengthPrefixed(column, b"b" if name in RAW else b"x" if name in ENCODED else b"s"))
                 case BinaryLists():
                     lines = concat_rows(len(column.items), [LengthPrefixed(column.items, b"b")])
                     parts += b"t", format_ints(column.counts), b":", merge_runs(lines, column.counts)
@@ -73,20 +73,20 @@ def _extra_cells(jobs: JobTable, target: KeyFamily) -> Datum:
     encoded = jobs.columns.get("extra")
     if encoded is None:
         common = jobs.common.extra
-        return _extra_cell(common if target.keeps_extra else common.get(target.name))
+        return _encoded_cell(common if target.keeps_extra else common.get(target.name))
     if target.keeps_extra:
         return LengthPrefixed(encoded, b"x")
     if target.name not in jobs.families:
-        return _extra_cell(None)
+        return _encoded_cell(None)
     codes, different = encoded.dictionary_encode()
-    return BinaryViews.of([_extra_cell(decode_tagged(text).get(target.name)) for text in different]).take(codes)
+    return BinaryViews.of([_encoded_cell(decode_tagged(text).get(target.name)) for text in different]).take(codes)
 
 
-def _extra_cell(extra: Mapping[str, Any] | None) -> bytes:
-    """A job's ``extra``, as it is in the text; mappings with the same items are the same."""
-    if extra is None:
+def _encoded_cell(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes:
+    """A value that JSON can say, as it is in the text."""
+    if value is None:
         return b"n"
-    encoded = encode_tagged(extra, ordered=True) if extra else b"{}"
+    encoded = encode_tagged(value) if value else b"{}"
     return b"x%d:%b" % (len(encoded), encoded)
 
 
@@ -95,7 +95,7 @@ def _cell(value: Any) -> bytes:
     if value is None:
         return b"n"
     write = _CELLS.get(type(value))
-    return _extra_cell(value) if write is None else write(value)
+    return _encoded_cell(value) if write is None else write(value)
 
 
 def _text_cell(value: str) -> bytes:
@@ -106,8 +106,8 @@ def _text_cell(value: str) -> bytes:
 
 
 def _tuple_cell(values: tuple[Any, ...]) -> bytes:
-    if values and type(values[0]) is dict:  # a history: all its events at once
-        return b"h" + _extra_cell({"": values})
+    if values and type(values[0]) is not bytes:
+        return _encoded_cell(values)
     return b"t%d:%b" % (len(values), b"".join(map(_cell, values)))
 
 

@@ -16,12 +16,16 @@ from attrs import frozen
 
 from ...schema.fact import Subject
 from ...schema.family import Keyspace
+from .tables import fact_bytes, gathered
 
 if TYPE_CHECKING:
     from ...schema.columnar.jobtable import JobTable
 
 T = TypeVar("T")
 M = TypeVar("M")
+
+BATCH_BYTES = 8 << 20
+"""Of facts in a batch."""
 
 One = Callable[[Subject], T]
 Many = Callable[["JobTable"], M | None]
@@ -70,19 +74,25 @@ def _itself(subject: Subject) -> Subject:
     return subject
 
 
+def _bytes(subject: Subject) -> int:
+    return sum(map(fact_bytes, subject.facts))
+
+
 def _nothing(_table: JobTable) -> None:
     return None
 
 
 @frozen
 class FactJobs(Jobs):
-    """Jobs that are facts. They can be gone through once."""
+    """Jobs that are facts. They can be gone through once. ``most``: of a batch."""
 
     keyspace: Keyspace
     facts: Iterable[Subject]
+    most: int = 1
 
     def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
-        return (JobBatch([(0, one(subject))], []) for subject in self.facts)
+        for subjects in gathered(self.facts, _bytes, self.most, BATCH_BYTES):
+            yield JobBatch(list(enumerate(map(one, subjects))), [])
 
     def subjects(self) -> Iterator[Subject]:
         return iter(self.facts)

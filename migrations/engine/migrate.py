@@ -72,8 +72,18 @@ def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work[Findi
     def write(name: str, jobs: Jobs) -> Output[Finding]:
         summary, written = Summary(), Totals()
 
-        def one(subject: Subject) -> OutgoingJob:
-            decision = decide(subject, jobs.keyspace, plan)
+        def one(subject: Subject) -> Decision:
+            return decide(subject, jobs.keyspace, plan)
+
+        def many(table: JobTable) -> OutgoingTable | None:
+            found = decide_table(table, plan)
+            return None if found is None else outgoing_table(*found)
+
+        def outgoing_table(decision: Decision, table: JobTable) -> OutgoingTable | None:
+            commands = plan.commands_of_table(table, written, fresh=run.is_first)
+            return None if commands is None else OutgoingTable(decision, table.ids, commands)
+
+        def outgoing_job(decision: Decision) -> OutgoingJob:
             if decision.job is None:
                 return OutgoingJob(decision)
             plan.writer.tally_written(decision.job, written)
@@ -81,17 +91,18 @@ def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work[Findi
                 decision, identity(decision.job), plan.commands(decision.job, fresh=run.is_first and decision.is_alone)
             )
 
-        def many(table: JobTable) -> OutgoingTable | None:
-            found = decide_table(table, plan)
-            if found is None:
-                return None
-            decision, outgoing = found
-            commands = plan.commands_of_table(outgoing, written, fresh=run.is_first)
-            return None if commands is None else OutgoingTable(decision, outgoing.ids, commands)
+        def outgoing(batch: JobBatch[Decision, OutgoingTable]) -> JobBatch[OutgoingJob, OutgoingTable]:
+            decisions, tables = batch
+            if len(decisions) > 1 and run.is_first and plan.writer.writes_tables:
+                from .decision_tables import in_tables  # needs what only the extra columnar has
+
+                more, decisions = in_tables(decisions, plan.writer, outgoing_table)
+                tables = [*tables, *more]
+            return JobBatch([(row, outgoing_job(decision)) for row, decision in decisions], tables)
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_partition(store, run, name) as writer:
-                for batch in jobs.batches(one, many):
+                for batch in map(outgoing, jobs.batches(one, many)):
                     with semaphore.acquired() if batch.tables else nullcontext():
                         write_batch(writer, store, batch, summary)
                     yield from chain.from_iterable(job.decision.findings for _, job in batch.singly)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from .jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_BOOLS, OUT_INTS, OUT_TABLE, STATE_ARRAY, WIDTH, kernel, plain_bytes, signed
+from .jit import BYTE_ARRAY, INT, INT_ARRAY, OUT_BOOLS, OUT_INTS, OUT_TABLE, STATE_ARRAY, WIDTH, kernel, plain_bytes, same, signed
 
 Following = int
 """What follows a state and a byte: the next state, from FIRST_RULE on a rule, or ERROR."""
@@ -28,6 +28,8 @@ PUSH, POP, MARK, NAME_BEGINS, NAME_ENDS = range(5)
 """What rules do: see the methods of Builder."""
 
 DIGITS = b"0123456789"
+MOST_NAMES = 64
+"""Of all brackets that are open at once."""
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 PRINTABLE = bytes(byte for byte in range(32, 127) if byte not in b'"\\')
 """The bytes that ``plain_bytes`` passes: a state for which they lead back to it can be one of the first, and is fast then."""
@@ -56,7 +58,8 @@ class Automaton:
         """
         accepted, marks = np.empty(len(starts), np.bool_), np.zeros((self._marks, len(starts)), np.int64)
         table = (self._following, self._rules, self._may_end, self._start, self._texts)
-        _run(data, starts, sizes, *table, np.empty(deepest, np.int64), np.empty(2 * deepest, np.int64), marks, accepted)
+        stack, names = np.empty((2, deepest), np.int64), np.empty((2, MOST_NAMES), np.int64)
+        _run(data, starts, sizes, *table, *stack, *names, marks, accepted)
         return accepted, marks
 
 
@@ -96,7 +99,7 @@ class Builder:
         return self._rule(NAME_BEGINS, 0, following)
 
     def name_ends(self, following: int) -> Following:
-        """The name has ended before this byte. It is an error unless it comes after the last one of this bracket (bytewise)."""
+        """The name has ended before this byte. It is an error if this bracket has had it already, or there are too many."""
         return self._rule(NAME_ENDS, 0, following)
 
     def _rule(self, *rule: int) -> Following:
@@ -187,7 +190,10 @@ class Builder:
         return Automaton(np.concatenate(self._rows), rules, may_end, start, self.texts, marks)
 
 
-@kernel(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, STATE_ARRAY, OUT_INTS, OUT_BOOLS, INT, INT, OUT_INTS, OUT_INTS, OUT_TABLE, OUT_BOOLS)
+@kernel(
+    *(BYTE_ARRAY, INT_ARRAY, INT_ARRAY, STATE_ARRAY, OUT_INTS, OUT_BOOLS, INT, INT),
+    *(OUT_INTS, OUT_INTS, OUT_INTS, OUT_INTS, OUT_TABLE, OUT_BOOLS),
+)
 def _run(
     data: Any,
     starts: Any,
@@ -198,15 +204,17 @@ def _run(
     start: int,
     texts: int,
     stack: Any,
+    outer: Any,
     names: Any,
+    lengths: Any,
     marks: Any,
     accepted: Any,
 ) -> None:
-    """``stack``: of each bracket that is open, what follows when it has been closed. ``names``: where the latest name in each
-    stands, and its size, one after the other; a size of -1 before the first."""
+    """``stack``: of each bracket that is open, what follows when it has been closed; ``outer``: how many names stand in those
+    around it. ``names``: where each name of open brackets stands; ``lengths``: its size."""
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
-        state, depth, name = start, 0, 0
+        state, depth, name, named = start, 0, 0, 0
         while at < end:
             while state < texts and at + WIDTH <= end:
                 plain = plain_bytes(data, at)
@@ -229,20 +237,22 @@ def _run(
             elif what == NAME_BEGINS:
                 name = at
             elif what == NAME_ENDS:
-                before, length, size = names[2 * depth - 2], names[2 * depth - 1], at - 1 - name
-                shared = 0
-                while shared < min(length, size) and data[before + shared] == data[name + shared]:
-                    shared += 1
-                if length >= 0 and (shared == size or (shared < length and data[before + shared] > data[name + shared])):
+                size = at - 1 - name
+                is_new = named < len(names)
+                for other in range(outer[depth - 1], named):
+                    if lengths[other] == size and same(data, names[other], data, name, size):
+                        is_new = False
+                if not is_new:
                     state = ERROR
                     break
-                names[2 * depth - 2], names[2 * depth - 1] = name, size
+                names[named], lengths[named] = name, size
+                named += 1
             elif what == PUSH and depth < len(stack):
-                stack[depth], names[2 * depth + 1] = argument, -1
+                stack[depth], outer[depth] = argument, named
                 depth += 1
             elif what == POP and depth > 0:
                 depth -= 1
-                state = stack[depth]
+                state, named = stack[depth], outer[depth]
             else:
                 state = ERROR
                 break

@@ -121,8 +121,9 @@ class BinaryLists:
 
 Column = Any
 """The values of an attribute: BinaryViews, as ``to_bytes`` has them, for texts and bytes; BinaryLists for ``logs``; an array of
-int64 for whole numbers, of float64 for ``progress``; and for ``extra`` BinaryViews as an ordered ``encode_tagged``
-(tagged_json.py) makes them."""
+int64 for whole numbers, of float64 for ``progress``; and for those in ENCODED BinaryViews as ``encode_tagged`` (tagged_json.py)
+makes them."""
+ENCODED = frozenset({"tags", "depends_on", "history", "extra"})
 
 
 @frozen(eq=False)
@@ -140,8 +141,8 @@ class JobTable:
     scope: str = ""
     """As in Subject."""
     lasting: BinaryViews | None = None
-    """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as an ordered
-    ``encode_tagged``; empty where that is nothing. None: nobody knows, or they are not active."""
+    """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as
+    ``encode_tagged`` has it; empty where that is nothing. None: nobody knows, or they are not active."""
 
     @classmethod
     def of(

@@ -100,6 +100,8 @@ class Native(KeyFamily):
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)
 
+    writes_tables = True
+
     def can_write_table(self, jobs: JobTable) -> bool:
         from .columnar.table import can_write_table  # needs what only the extra spark has
 

@@ -85,7 +85,7 @@ class Overflow:
 _WHOLE = "(?:0|[1-9][0-9]{0,15})"
 _BYTES = r'\{"b64":"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"\}'
 _PLAIN_FIELDS = {
-    "priority": f"-?{_WHOLE}",
+    "priority": f"(?:null|-?{_WHOLE})",
     "updated_at": _WHOLE,
     "max_attempts": _WHOLE,
     "progress": r"[0-9]\.[0-9]{1,17}",

@@ -92,7 +92,7 @@ def page(one_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, re
     client = one_server.client()
     client.flushall()
     app = Celery("shop", broker=one_server.url())
-    names = {"Celery": Celery, "app": app}
+    names = {"__name__": "snippets", "Celery": Celery, "app": app}
     return Page(request.param, one_server, client, tmp_path, names)
 
 

@@ -7,6 +7,7 @@ tests/spark/test_same_as_local.py runs these with Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -14,10 +15,13 @@ import pytest
 from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations.engine import Census, Difference, Engine, Summary, Verification
+from ferryman.migrations.engine import Census, Difference, Engine, Summary, Verification, comparison
 from ferryman.migrations.engine.carrier import Carrier
+from ferryman.migrations.engine.groups import Groups
+from ferryman.migrations.engine.job_selection import JobSelection, Mismatch
 from ferryman.migrations.engine.memory_engine import MemoryEngine
 from ferryman.migrations.engine.process_engine import ProcessEngine
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
@@ -195,3 +199,50 @@ def test_verify_sees_each_kind_of_damage_to_a_target_of_our_own(engine: Carrier,
     fields = {difference.field for difference in differences}
     assert {"payload", "name", "created_at", "attempts", "worker", "error", "max_attempts"} <= fields
     assert {"missing", "unexpected", "order", "finished_at"} <= fields
+
+
+@pytest.mark.parametrize("family", family_names())
+def test_many_jobs_are_carried_the_same_and_none_is_compared_field_by_field_for_nothing(
+    engine: Carrier, server: Server, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many that those of most kinds are in tables, whether their family reads them so or not."""
+    source, now = Address.parse(server.url(0, family=family)), 1_800_000_000_000
+    generate_keyspace(source, KeyspaceSpec(1_500, 7, now))
+    in_memory, in_parts = target_of(server, 1, "ferryman"), target_of(server, 2, "ferryman")
+    plans = [Plan.between(source, target, now) for target in (in_memory, in_parts)]
+    assert migrate(engine, source, in_parts, plans[1]) == migrate(LOCAL, source, in_memory, plans[0])
+    assert keyspace(server, 2) == keyspace(server, 1)
+    compared: list[Mismatch] = []
+
+    def select(mismatches: Groups[Mismatch], expected: bool) -> JobSelection:
+        found = chain.from_iterable(map(mismatches.rows, range(mismatches.buckets)))
+        compared.extend(each for each in found if each.expected == expected)
+        return JobSelection(mismatches, expected)
+
+    monkeypatch.setattr(comparison, "JobSelection", select)
+    outcome, differences = verify(engine, source, in_parts, plans[1])
+    assert (outcome, differences) == verify(LOCAL, source, in_memory, plans[0])
+    assert not differences
+    assert len(compared) == outcome.refused
+
+
+@pytest.mark.parametrize("family", ["bee", "kickq", "qless"])
+def test_verify_sees_what_changed_in_a_history_or_in_tags(engine: Carrier, server: Server, family: str) -> None:
+    """Both sides come as tables, or go into some."""
+    source, target, now = Address.parse(server.url(0, family=family)), target_of(server, 1, "ferryman"), 1_800_000_000_000
+    generate_keyspace(source, KeyspaceSpec(1_500, 7, now))
+    plan = Plan.between(source, target, now)
+    migrate(engine, source, target, plan)
+    client, expected = server.client(1), set()
+    for field, change in (("history", b'{"changed":1,'), ("tags", b'"changed","')):
+        before, after = (f'"{field}":['.encode() + text for text in (change[:1], change))
+        for key in client.scan_iter("new:{*}:job:*"):
+            overflow = client.hget(key, "job") or b""
+            if before in overflow:
+                client.hset(key, "job", overflow.replace(before, after))
+                expected.add(field)
+                break
+    outcome, differences = verify(engine, source, target, plan)
+    assert (outcome, differences) == verify(LOCAL, source, target, plan)
+    assert {difference.field for difference in differences} == expected
+    assert expected == ({"history"} if family == "kickq" else {"history", "tags"})

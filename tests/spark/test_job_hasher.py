@@ -45,13 +45,6 @@ def test_numbers_of_any_size_and_kind_are_told_apart() -> None:
     assert len({digest(evolve(job, progress=number), KUE) for number in floats}) == len(floats)
 
 
-@given(jobs())
-def test_the_order_of_what_is_kept_does_not_matter(job: Job) -> None:
-    extra = {**job.extra, "one": {"b": [{"x": 1, "y": b"2"}], "a": None}, "two": 2}
-    turned = {**{name: extra[name] for name in reversed(extra)}, "one": {"a": None, "b": [{"y": b"2", "x": 1}]}}
-    assert digest(evolve(job, extra=extra), KUE) == digest(evolve(job, extra=turned), KUE)
-
-
 def test_where_one_field_ends_another_begins() -> None:
     job = Job("7", "mail", "mail", State.WAITING)
     assert digest(evolve(job, id="71", queue="ail"), KUE) != digest(evolve(job, id="7", queue="1ail"), KUE)

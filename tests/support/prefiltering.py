@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve, fields
 from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter
 from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
-from ferryman.schema.columnar.jobtable import AcceptedJobs, BinaryLists, JobTable, Members, OwnedLists
+from ferryman.schema.columnar.jobtable import ENCODED, AcceptedJobs, BinaryLists, JobTable, Members, OwnedLists
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.prefilter import JobGroup, Member, Prefilter
@@ -102,11 +102,6 @@ def jobs_of(table: JobTable) -> list[Job]:
     return [evolve(table.common, **dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
-def in_order(job: Job) -> Job:
-    """The job with what other families keep of it in the order of tables."""
-    return evolve(job, extra=decode_tagged(encode_tagged(job.extra, ordered=True)))
-
-
 def _values(name: str, column: Any) -> Iterable[Any]:
     """The values of a column as Job has them."""
     match column:
@@ -114,10 +109,17 @@ def _values(name: str, column: Any) -> Iterable[Any]:
             items = iter(column.items.to_list())
             return (tuple(next(items) for _ in range(count)) for count in column.counts.tolist())
         case BinaryViews() if name == "extra":
-            return map(decode_tagged, column.to_list())
+            return map(_decoded, column.to_list())
+        case BinaryViews() if name in ENCODED:
+            return map(tuple, map(_decoded, column.to_list()))
         case BinaryViews():
             return map(to_text, column.to_list()) if name in TEXTS else column.to_list()
     return column.tolist()
+
+
+def _decoded(text: bytes) -> Any:
+    """What ``encode_tagged`` has made a text of, be it a list."""
+    return decode_tagged(b'{"":%b}' % text)[""]
 
 
 def table_of(jobs: Sequence[Job]) -> JobTable | None:
@@ -138,9 +140,12 @@ def _column(name: str, values: Sequence[Any]) -> Any:
     """A column of these values, if they can be one."""
     if name == "logs":
         return BinaryLists(BinaryViews.of(list(chain.from_iterable(values))), np.array(list(map(len, values)), np.int64))
-    if name == "extra":
-        encoded = [encode_tagged(value, ordered=True) for value in values]
-        return BinaryViews.of(encoded) if [repr(decode_tagged(text)) for text in encoded] == list(map(repr, values)) else None
+    if name in ENCODED:
+        if name != "extra" and not all(values):
+            return None  # none of the jobs of a table has nothing where there is a column
+        encoded = list(map(encode_tagged, values))
+        again = [type(value)(_decoded(text)) for value, text in zip(values, encoded, strict=True)]
+        return BinaryViews.of(encoded) if repr(again) == repr(values) else None
     match {type(value) for value in values}:
         case kinds if kinds == {int}:
             return np.array(values) if max(map(abs, values)) < 2**63 else None

@@ -18,19 +18,21 @@ from ...columnar.binary_views import BinaryViews
 from ...columnar.build import base64_decode, scatter
 from ...columnar.jit import BYTE_ARRAY, INT_ARRAY, OUT_INTS, kernel
 from ...columnar.jobtable import BinaryLists
-from ...columnar.tagged_json_check import check_tagged_json
+from ...columnar.tagged_json_check import check_mappings, check_tagged_json, check_texts
 from ...tagged_json import encode_tagged
 from ..overflow import extra_of
 
-WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)
+WHOLE, SIGNED_OR_NULL, FRACTION, BYTES, LINES, LIST = range(6)
 FIELDS = {
-    "priority": SIGNED,
+    "priority": SIGNED_OR_NULL,
     "updated_at": WHOLE,
     "max_attempts": WHOLE,
     "progress": FRACTION,
     "result": BYTES,
+    "tags": LIST,
     "ttl": WHOLE,
     "logs": LINES,
+    "history": LIST,
 }
 """The fields that a plain overflow may have, in their order, with the form of each."""
 NONE = -1
@@ -57,7 +59,7 @@ class OverflowColumns:
     _extra: BinaryViews
     """That of each."""
     _families: BinaryViews
-    """The family whose it is, where it is written as an ordered ``encode_tagged``, and is not ``_others``."""
+    """The family whose it is, where it is written as ``encode_tagged`` does, and is not ``_others``."""
     _others: Any
     """Which jobs have another extra (indexes)."""
     _codes: Any
@@ -70,12 +72,14 @@ class OverflowColumns:
         are_plain, marks = _OVERFLOW.run(texts.data, texts.starts, texts.sizes, DEEPEST)
         spans = [BinaryViews(texts.data, begins, ends - 1 - begins) for begins, ends in zip(marks[::2], marks[1::2], strict=True)]
         *fields, extra, roles, scores = *spans[: len(FIELDS)], *map(_there, spans[len(FIELDS) :])
+        by_name = dict(zip(FIELDS, fields, strict=True))
+        for name, check in (("tags", check_texts), ("history", check_mappings)):
+            are_plain &= (by_name[name].sizes == NONE) | check(_there(by_name[name]))
         are_tagged, families = check_tagged_json(extra)
         others = np.flatnonzero(are_plain & ~are_tagged)
         codes, different = extra.take(others).dictionary_encode()
         extras = list(map(extra_of, different))
         are_plain[others] = np.array([each is not None for each in extras], bool)[codes]
-        by_name = dict(zip(FIELDS, fields, strict=True))
         return cls(
             are_plain,
             roles,
@@ -91,6 +95,10 @@ class OverflowColumns:
     def has(self, name: str) -> Any:
         """Of which jobs there is a field (bool)."""
         return self._fields[name].sizes != NONE
+
+    def are_null(self, name: str) -> Any:
+        """Of which jobs it is there, and null (bool)."""
+        return self._fields[name].equals(b"null")
 
     def whole(self, name: str) -> Any:
         """The values of a field of whole numbers (int64), where it is there."""
@@ -120,12 +128,16 @@ class OverflowColumns:
         lasts = np.cumsum(counts)
         return BinaryLists(found, counts), faults[lasts] == faults[lasts - counts]
 
+    def encoded(self, name: str) -> BinaryViews:
+        """The values of a field of texts or mappings, as ``encode_tagged`` has them; nothing where it is not there."""
+        return _there(self._fields[name])
+
     def extra(self) -> tuple[BinaryViews, frozenset[str]]:
-        """The extra of other families, as an ordered ``encode_tagged``; and the names of all of these families."""
+        """The extra of other families, as ``encode_tagged`` has it; and the names of all of these families."""
         names = {family.decode() for family in self._families.dictionary_encode()[1] if family}
         if not len(self._others):
             return self._extra, frozenset(names)
-        encoded = BinaryViews.of([encode_tagged(each, ordered=True) for each in self._extras]).take(self._codes)
+        encoded = BinaryViews.of([encode_tagged(each) for each in self._extras]).take(self._codes)
         rest = np.delete(np.arange(len(self._extra)), self._others)
         return scatter([self._extra.take(rest), encoded], [rest, self._others]), frozenset(names.union(*self._extras))
 
@@ -141,12 +153,13 @@ def _overflow() -> Automaton:
     """With two marks for each of FIELDS, and then for the extra, the role and the score: behind what stands before and after."""
     builder = Builder(texts=1)
     start, first, behind = (builder.new() for _ in range(3))
+    anything = _anything(builder)
     builder.words(start, [(b'{"fields":{', first)])
     names: list[tuple[bytes, int]] = []  # of the fields that may come later
     for mark, (name, kind) in zip(range(2 * len(FIELDS) - 2, -1, -2), reversed(FIELDS.items()), strict=True):
         value, comma = builder.new(), builder.new()
         builder.words(comma, names)
-        opening = _field(builder, value, kind, mark + 1, {b",": comma, b"}": behind})
+        opening = _field(builder, value, kind, anything, mark + 1, {b",": comma, b"}": behind})
         names.append((b'"%b":%b' % (name.encode(), opening), builder.mark(mark, value)))
     builder.words(first, names)
     builder.go(first, b"}", behind)
@@ -154,7 +167,7 @@ def _overflow() -> Automaton:
     mark = 2 * len(FIELDS)
     extra, role, letter, score = (builder.new() for _ in range(4))
     builder.words(behind, [(b',"extra":', builder.mark(mark, extra))])
-    builder.go(extra, b"{", builder.push(behind_extra := builder.new(), _anything(builder)))
+    builder.go(extra, b"{", builder.push(behind_extra := builder.new(), anything))
     builder.go(behind_extra, b",", builder.mark(mark + 1, before_role := builder.new()))
     builder.words(before_role, [(b'"at":["', builder.mark(mark + 2, role))])
     for state in (role, letter):
@@ -169,8 +182,11 @@ def _overflow() -> Automaton:
     return builder.build(start)
 
 
-def _field(builder: Builder, value: int, kind: int, mark: int, later: Mapping[bytes, int]) -> bytes:
-    """The value of a field, up to the mark, and what may come later; what stands before the value."""
+def _field(builder: Builder, value: int, kind: int, anything: int, mark: int, later: Mapping[bytes, int]) -> bytes:
+    """The value of a field, up to the mark, and what may come later; what stands before the value.
+
+    ``anything``: what stands inside of a list.
+    """
     after = builder.new()
     if kind in (BYTES, LINES):
         for byte, following in later.items():
@@ -187,16 +203,21 @@ def _field(builder: Builder, value: int, kind: int, mark: int, later: Mapping[by
         builder.go(item, b",", value)
         builder.go(item, b"]", builder.mark(mark, after))
         return b"["
-    if kind == FRACTION:
+    ends: list[int] = []
+    if kind == LIST:
+        builder.go(value, b"[", builder.push(after, anything))
+    elif kind == FRACTION:
         builder.go(value, DIGITS, point := builder.new())
         builder.go(point, b".", fraction := builder.new())
-        digits = builder.digits(fraction, DIGITS, 17)
+        ends = builder.digits(fraction, DIGITS, 17)
     else:
-        digits = builder.whole_number(value, MOST_DIGITS, signed=kind == SIGNED)
+        ends = builder.whole_number(value, MOST_DIGITS, signed=kind == SIGNED_OR_NULL)
+        if kind == SIGNED_OR_NULL:
+            builder.words(value, [(b"null", after)])
     for byte, following in later.items():
         builder.go(after, byte, builder.mark(mark, following))
-    for digit in digits:
-        builder.is_also(digit, after)
+    for end in ends:
+        builder.is_also(end, after)
     return b""
 
 

@@ -28,12 +28,11 @@ from ..scripts.waiting_score import IMPORTED, RANK_STEP
 
 SCORES = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; waiting ones have one of their own."""
-NEEDED = ("priority", "rank", "payload")
-RARE = ("lease_expires_at", "tags", "depends_on", "unique_key", "history")
+RARE = ("lease_expires_at", "depends_on")
 """What jobs in tables don't have."""
 NOTHING = (None, ())
 NUMBERS = {b"published_at": "created_at", b"due_at": "due_at", b"delivered_at": "started_at", b"deliveries": "attempts"}
-TEXTS = {b"consumer": "worker", b"error": "error"}
+TEXTS = {b"consumer": "worker", b"error": "error", b"unique": "unique_key"}
 """Fields with the attributes that they hold, if the job has such."""
 ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}), State.FAILED: frozenset({b"reason"})}
 """The fields that only records of these jobs have, and all of them."""
@@ -59,31 +58,37 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     ):
         return None
     numbers = {name: _numbers(table, name) for name in _ATTRIBUTES}
-    texts = {name: _text(table, name) for name in ("name", "payload", "result", "error", "worker")}
+    texts = {name: _text(table, name) for name in ("name", "payload", "result", "error", "worker", "unique_key")}
     values = numbers | texts
-    if any(values[name] is None for name in NEEDED) or (attribute is not None and values[attribute] is None):
+    if values["payload"] is None or (attribute is not None and values[attribute] is None):
         return None
     if any(value is _UNWRITABLE for value in values.values()) or (
         values["finished_at"] is not None and attribute != "finished_at"
     ):
         return None
-    position = np.full(rows, -1) if numbers["position"] is None else numbers["position"]
-    waiting_scores = numbers["rank"] * RANK_STEP + np.minimum(position + 1, IMPORTED - 1)
+    if values["unique_key"] is not None and attribute != "finished_at":  # a job that has not ended holds its key
+        return None
+    waiting_scores = _waiting_scores(numbers["rank"], numbers["position"], rows, common.state)
     scores = waiting_scores if attribute is None else numbers[attribute]
-    if max(int(np.abs(waiting_scores).max()), int(np.abs(scores).max())) > EXACT:
+    if any(int(np.abs(each).max()) > EXACT for each in (waiting_scores, scores) if each is not None):
         return None
     words: list[bytes | BinaryViews] = [b"payload", texts["payload"], b"name", texts["name"]]
     for field, name in NUMBERS.items():
         if numbers[name] is not None:
             words += field, format_ints(numbers[name])
-    if role in ("scheduled", "dead"):
+    is_remembered = common.state in REMEMBERING and waiting_scores is not None
+    if is_remembered:
         words += b"score", format_ints(waiting_scores)
     for field, name in TEXTS.items():
         if texts[name] is not None:
             words += field, texts[name]
     if role == "dead":
         words += b"reason", FAILED
-    overflow = _overflow(table, numbers, texts["result"], role, scores)
+    # In waiting, a rank is the priority that is read there; a job that has no score there says nothing of one.
+    read_priority = None
+    if common.state is State.WAITING or is_remembered:
+        read_priority = waiting_scores // RANK_STEP
+    overflow = _overflow(table, numbers, texts["result"], read_priority, role, scores)
     if overflow is None:
         return None
     words += Overflow.FIELD, overflow
@@ -95,7 +100,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     members = concat_rows(rows, [resp_bulk(format_ints(scores)), resp_bulk(ids)])
     written.count("jobs", common.queue, rows)
     written.count(f"jobs:{common.state}", common.queue, rows)
-    if role != "done":
+    if read_priority is not None:
         written.maximum("highest sequence", int((waiting_scores % RANK_STEP).max()), common.queue)
     return CommandTable(commands, 1, zset, members)
 
@@ -106,6 +111,15 @@ _ATTRIBUTES = (
 )
 _UNWRITABLE = "unwritable"
 """Stands for values that a column can't write."""
+
+
+def _waiting_scores(rank: Any, position: Any, rows: int, state: State) -> Any:
+    """The score in waiting of each job (int64); None where they never had one."""
+    if rank is None:
+        if state is not State.WAITING:
+            return None
+        rank = np.zeros(rows, np.int64)
+    return rank * RANK_STEP + (0 if position is None else np.minimum(position + 1, IMPORTED - 1))
 
 
 def _numbers(table: JobTable, name: str) -> Any:
@@ -130,14 +144,22 @@ def _text(table: JobTable, name: str) -> bytes | BinaryViews | Any:
 
 
 def _overflow(
-    table: JobTable, numbers: Mapping[str, Any], result: bytes | BinaryViews | None, role: str, scores: Any
+    table: JobTable,
+    numbers: Mapping[str, Any],
+    result: bytes | BinaryViews | None,
+    read_priority: Any,
+    role: str,
+    scores: Any,
 ) -> BinaryViews | None:
-    """What ``Overflow.encode`` gives for each job; None where a column can't say."""
+    """What ``Overflow.encode`` gives for each job; None where a column can't say. ``read_priority``: what a score would say."""
     rows, common, columns = len(table), table.common, table.columns
-    # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
-    unlike = np.ones(rows, bool) if role == "done" else priority != numbers["rank"]
-    parts: list[Datum] = [masked(unlike, b',"priority":'), masked(unlike, format_ints(priority))]
+    parts: list[Datum] = []
+    if priority is not None:
+        unlike = np.ones(rows, bool) if read_priority is None else priority != read_priority
+        parts += masked(unlike, b',"priority":'), masked(unlike, format_ints(priority))
+    elif read_priority is not None:
+        parts.append(b',"priority":null')
     for name in ("updated_at", "max_attempts"):
         if numbers[name] is not None:
             parts += f',"{name}":'.encode(), format_ints(numbers[name])
@@ -153,6 +175,7 @@ def _overflow(
     if result is not None:
         parts.append(b',"result":')
         parts += _base64(result)
+    parts += _encoded(table, "tags")
     if numbers["ttl"] is not None:
         parts += b',"ttl":', format_ints(numbers["ttl"])
     logs = columns.get("logs")
@@ -162,6 +185,7 @@ def _overflow(
         parts += masked(has_logs, b',"logs":['), _without_comma(lines), masked(has_logs, b"]")
     elif common.logs:
         parts.append(b',"logs":[%b]' % b",".join(b"".join(_base64(line)) for line in common.logs))
+    parts += _encoded(table, "history")
     extra = columns.get("extra", encode_tagged(common.extra) if common.extra else b"{}")
     return concat_rows(
         rows,
@@ -170,6 +194,14 @@ def _overflow(
             *(f',"at":["{role}",'.encode(), format_ints(scores), b'.0],"native":false}'),
         ],
     )
+
+
+def _encoded(table: JobTable, name: str) -> Iterator[Datum]:
+    """A field that is encoded already in a column, if it is there."""
+    common = getattr(table.common, name)
+    if name in table.columns or common:
+        yield f',"{name}":'.encode()
+        yield table.columns[name] if name in table.columns else encode_tagged(common)
 
 
 def _without_comma(texts: BinaryViews) -> BinaryViews:
@@ -215,14 +247,15 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
     result, are_results = overflow.raw("result")
     are_migrated &= (overflow.scores == scores) & are_unchanged & are_lines & are_results
     # What overflows of some jobs and not of others makes tables of their own.
-    has_priority, priority = overflow.has("priority"), overflow.whole("priority")
+    has_priority, priority, is_null = overflow.has("priority"), overflow.whole("priority"), overflow.are_null("priority")
     if "rank" in columns:
         priority, has_priority = np.where(has_priority, priority, columns["rank"]), np.ones(len(jobs), bool)
     some: dict[str, tuple[Any, Column]] = {
-        "priority": (has_priority, priority),
+        "priority": (has_priority & ~is_null, priority),
         **{name: (overflow.has(name), overflow.whole(name)) for name in ("updated_at", "max_attempts", "ttl")},
         "progress": (overflow.has("progress"), overflow.fractions("progress")),
         "result": (overflow.has("result"), result),
+        **{name: (overflow.has(name), overflow.encoded(name)) for name in ("tags", "history")},
     }
     which = sum(has << bit for bit, (has, _) in enumerate(some.values()))
     for code in np.unique(which[are_migrated]).tolist():

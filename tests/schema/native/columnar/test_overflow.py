@@ -8,7 +8,7 @@ from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.native.columnar.overflow import FIELDS, OverflowColumns
 from ferryman.schema.native.overflow import Overflow, is_plain
-from ferryman.schema.tagged_json import encode_tagged
+from ferryman.schema.tagged_json import decode_tagged, encode_tagged
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
     fields: dict[str, Any] = {}
     for name in WHOLE:
         if columns.has(name)[row]:
-            fields[name] = columns.whole(name).tolist()[row]
+            fields[name] = None if columns.are_null(name)[row] else columns.whole(name).tolist()[row]
     if columns.has("progress")[row]:
         fields["progress"] = columns.fractions("progress").tolist()[row]
     result, are_exact = columns.raw("result")
@@ -33,6 +33,9 @@ def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
     (lines, are_valid), (extra, families) = columns.lines("logs"), columns.extra()
     if not (are_exact[row] and are_valid[row]):
         return None
+    for name in ("tags", "history"):
+        if columns.has(name)[row]:
+            fields[name] = tuple(decode_tagged(b'{"":%b}' % columns.encoded(name)[row])[""])
     if columns.has("logs")[row]:
         start = int(lines.counts[:row].sum())
         fields["logs"] = tuple(lines.items[start + index] for index in range(lines.counts[row]))
@@ -87,5 +90,5 @@ def test_what_families_keep_is_told_in_order(extra: dict[str, Any]) -> None:
         return
     assert columns.are_plain.all()
     found, families = columns.extra()
-    assert found.to_list() == [encode_tagged(others, ordered=True)]
+    assert found.to_list() == [encode_tagged(others)]
     assert families == others.keys()

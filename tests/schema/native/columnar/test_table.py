@@ -5,7 +5,11 @@ from __future__ import annotations
 from itertools import compress, groupby
 
 from attrs import evolve
+from ferryman.compat.bee.generate import generate as bee_jobs
+from ferryman.compat.kickq.generate import generate as kickq_jobs
 from ferryman.compat.kue.generate import generate as kue_jobs
+from ferryman.compat.pjq.generate import generate as pjq_jobs
+from ferryman.compat.qless.generate import generate as qless_jobs
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Keyspace, Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
@@ -19,7 +23,7 @@ from hypothesis import strategies as st
 
 from ....compat.kue.strategies import jobs as any_jobs
 from ....support.effort import examples
-from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
+from ....support.prefiltering import Keys, accept, accepted_jobs, jobs_of, table_of
 from ..strategies import fields as field_names
 from ..strategies import texts
 from ..test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
@@ -27,6 +31,12 @@ from ..test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
 NOW = 1_800_000_000_000
 TARGET = Target("ferryman", NOW, fresh=True)
 JOBS = [job for job in kue_jobs(400, 3, NOW) if job.state is not State.ACTIVE]
+FOREIGN = [
+    job
+    for jobs in (bee_jobs, kickq_jobs, pjq_jobs, qless_jobs)
+    for job in jobs(100, 3, NOW)
+    if job.state in SCORES and job.payload
+]
 
 
 def check(jobs: list[Job]) -> None:
@@ -56,7 +66,7 @@ def check(jobs: list[Job]) -> None:
 
 @settings(max_examples=examples(500))
 @given(
-    st.sampled_from(JOBS),
+    st.sampled_from(JOBS) | st.sampled_from(FOREIGN),
     st.lists(any_jobs(), min_size=1, max_size=4),
     st.sets(st.sampled_from(JOB_FIELDS), max_size=3),
     st.data(),
@@ -66,7 +76,7 @@ def test_jobs_in_a_table_are_written_as_each_of_them(like, others, fields, data)
     rows = [evolve(like, **{name: getattr(other, name) for name in fields if data.draw(st.booleans())}) for other in others]
     position, rank = (
         data.draw(st.lists(values, min_size=len(rows), max_size=len(rows)))
-        for values in (st.integers(0, 2**45) | st.none(), st.integers(-256, 255))
+        for values in (st.integers(0, 2**45) | st.none(), st.integers(-256, 255) | st.none())
     )
     check([evolve(job, position=position, rank=rank) for job, position, rank in zip(rows, position, rank, strict=True)])
 
@@ -103,7 +113,7 @@ def test_what_may_stand_at_the_target_is_taken_away_job_by_job() -> None:
 
 KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
 BATCH = FAMILY.batch_prefilter(PREFIX, NOW)
-UNHELD = [job for job in (*MIGRATED, *PUBLISHED[:60]) if job.state in SCORES and not (job.unique_key or job.tags)]
+UNHELD = [job for job in (*MIGRATED, *PUBLISHED[:60], *FOREIGN) if job.state in SCORES]
 
 numbers = st.one_of(
     st.sampled_from([b"0", b"-1", b"+1", b"07", b"1_0", b" 1", b"1.0", b"", b"9" * 18, b"9" * 19, b"1" * 5000, b"%d" % 2**53]),
@@ -132,7 +142,7 @@ def check_read(those: list[Keys]) -> int:
     subjects, tabled = list(accepted.subjects(prefilter)), 0
     for table in BATCH.tables(accepted, KEYSPACE.totals):
         mine = list(compress(subjects, table.rows.tolist()))
-        read, made = [in_order(FAMILY.read(subject, KEYSPACE)) for subject in mine], jobs_of(table)
+        read, made = [FAMILY.read(subject, KEYSPACE) for subject in mine], jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
         assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
         assert [(subject.scope, subject.job_id) for subject in mine] == [(table.scope, job.id) for job in made]
@@ -171,7 +181,8 @@ def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
     assert not list(BATCH.tables(accepted_jobs([keys]), totals))
 
 
-def test_a_job_with_an_empty_unique_key_is_written_by_itself() -> None:
-    for unique_key, is_written in ((None, True), ("", False)):
-        table = table_of([evolve(JOBS[0], rank=0, unique_key=unique_key)])
+def test_a_job_that_holds_its_dedup_key_is_written_by_itself() -> None:
+    job = evolve(JOBS[0], rank=0, unique_key="order 7")
+    for state, is_written in ((State.FAILED, True), (State.WAITING, False)):
+        table = table_of([evolve(job, state=state)])
         assert (FAMILY.write_table(table, TARGET, Totals()) is not None) == is_written
