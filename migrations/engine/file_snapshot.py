@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 ACCEPTED_PREFIX = "sound-"
 """Before the number of a partition, where its jobs are no facts."""
-TOGETHER = 5_000
+TOGETHER = 10_000
 """Jobs of facts that are held at once: enough for tables of most kinds."""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 M = TypeVar("M")
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 16 << 20
 """Of facts in a batch."""
 
 One = Callable[[Subject], T]

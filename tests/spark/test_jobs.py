@@ -48,7 +48,7 @@ from ferryman.spark.runner import Cancelled, in_background
 from ferryman.testing.keyspaces import dump
 from ferryman.testing.keyspaces import store as store_jobs
 
-from ..support.prefiltering import in_order, jobs_of
+from ..support.prefiltering import jobs_of
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -108,7 +108,7 @@ def reader(partition: KeyRowJobs) -> Callable[[Subject], Job]:
 
 
 def both(job: Job) -> tuple[str, int | None, int | None]:
-    return repr(in_order(job)), job.position, job.rank
+    return repr(job), job.position, job.rank
 
 
 def all_of(table: JobTable) -> list[tuple[str, int | None, int | None]]:

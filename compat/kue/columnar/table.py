@@ -217,5 +217,5 @@ def _extra(fields: BinaryViews, has_fields: Any, word: str | None) -> BinaryView
     if word is None:
         before = masked(has_fields, f'{{"{NAME}":{{"fields":'.encode())
         return concat_rows(len(has_fields), [before, fields, masked(has_fields, b"}}"), masked(~has_fields, b"{}")])
-    before, between = masked(has_fields, b'"fields":'), masked(has_fields, b",")
-    return concat_rows(len(has_fields), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])
+    head = f'{{"{NAME}":{{"state":"{word}"'.encode()
+    return concat_rows(len(has_fields), [head, masked(has_fields, b',"fields":'), fields, b"}}"])

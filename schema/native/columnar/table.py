@@ -23,10 +23,14 @@ from ...totals import Totals
 from ..keys import QueueKeys
 from ..overflow import Overflow
 from ..prefilter import EXACT
-from ..record import FAILED, NAME, ROLE_OF, STATES
+from ..record import CANCELLED, FAILED, NAME, ROLE_OF, STATES
 from ..scripts.waiting_score import IMPORTED, RANK_STEP
 
-SCORES = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
+SCORES = {
+    State.WAITING: None,
+    State.SCHEDULED: "due_at",
+    **dict.fromkeys((State.COMPLETED, State.FAILED, State.CANCELLED), "finished_at"),
+}
 """The states of jobs in tables, with the attribute that is their score; waiting ones have one of their own."""
 RARE = ("lease_expires_at", "depends_on")
 """What jobs in tables don't have."""
@@ -36,7 +40,7 @@ TEXTS = {b"consumer": "worker", b"error": "error", b"unique": "unique_key"}
 """Fields with the attributes that they hold, if the job has such."""
 ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}), State.FAILED: frozenset({b"reason"})}
 """The fields that only records of these jobs have, and all of them."""
-REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
+REMEMBERING = frozenset({State.SCHEDULED, State.FAILED, State.CANCELLED})
 """Jobs whose records may remember their score in waiting."""
 
 
@@ -83,7 +87,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
         if texts[name] is not None:
             words += field, texts[name]
     if role == "dead":
-        words += b"reason", FAILED
+        words += b"reason", CANCELLED if common.state is State.CANCELLED else FAILED
     # In waiting, a rank is the priority that is read there; a job that has no score there says nothing of one.
     read_priority = None
     if common.state is State.WAITING or is_remembered:
