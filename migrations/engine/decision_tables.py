@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import itemgetter
 from typing import Any
 
@@ -23,22 +23,20 @@ def in_tables(
 
     ``write`` is given a decision that stands for each of the table.
     """
-    kinds: defaultdict[Any, list[tuple[int, Decision]]] = defaultdict(list)
-    tables: list[tuple[Any, OutgoingTable]] = []
-    left = []
+    able, jobs, groups, left = [], [], [], []
     for row, decision in decisions:
-        if decision.original is None or decision.job is None or decision.findings or not decision.is_alone:
+        original, job = decision.original, decision.job
+        if original is None or job is None or decision.findings or not decision.is_alone:
             left.append((row, decision))
         else:
-            kinds[decision.original.queue, decision.original.state].append((row, decision))
-    for those in kinds.values():
-        rows, alike = map(list, zip(*those, strict=True))
-        are_left = np.ones(len(rows), bool)
-        for table in tables_of([decision.job for decision in alike if decision.job is not None]):
-            if writer.can_write_table(table):
-                outgoing = write(Decision(alike[0].original, table.common, is_alone=True), table)
-                if outgoing is not None:
-                    tables.append((np.array(rows)[table.rows], outgoing))
-                    are_left &= ~table.rows
-        left += [those[index] for index in np.flatnonzero(are_left).tolist()]
-    return tables, sorted(left, key=itemgetter(0))
+            able.append((row, decision))
+            jobs.append(job)
+            groups.append((original.queue, original.state))
+    rows, are_left, tables = np.array([row for row, _ in able], np.int64), np.ones(len(able), bool), []
+    for table in tables_of(jobs, groups):
+        if writer.can_write_table(table):
+            outgoing = write(able[table.rows.argmax()][1], table)
+            if outgoing is not None:
+                tables.append((rows[table.rows], outgoing))
+                are_left &= ~table.rows
+    return tables, sorted([*left, *compress(able, are_left)], key=itemgetter(0))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,20 +199,16 @@ class _Found(NamedTuple):
 
 def _in_tables(found: Sequence[_Found]) -> tuple[list[JobTable], list[_Found]]:
     """Those of which tables can be made; and all others."""
-    tables, left = [], []
-    scopes: defaultdict[str, list[_Found]] = defaultdict(list)
+    able: list[_Found] = []
+    left: list[_Found] = []
     for each in found:
-        if each.side.refused_by is None and each.subject == each.side.job.id:
-            scopes[each.scope].append(each)
-        else:
-            left.append(each)
-    for scope, those in scopes.items():
-        are_left = np.ones(len(those), bool)
-        for table in tables_of([each.side.job for each in those], scope):
-            tables.append(table)
-            are_left &= ~table.rows
-        left += [those[index] for index in np.flatnonzero(are_left).tolist()]
-    return tables, left
+        (able if each.side.refused_by is None and each.subject == each.side.job.id else left).append(each)
+    tables: list[JobTable] = []
+    are_left: Any = np.ones(len(able), bool)
+    for table in tables_of([each.side.job for each in able], [each.scope for each in able]):
+        tables.append(evolve(table, scope=able[table.rows.argmax()].scope))
+        are_left &= ~table.rows
+    return tables, [*left, *compress(able, are_left)]
 
 
 def digest_of(found: _Found, partition: str, hasher: JobHasher) -> JobDigest:

@@ -6,7 +6,7 @@ Called by whoever writes jobs or makes digests of them. tests/schema/columnar/te
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -29,13 +29,16 @@ _place = itemgetter(NAMES.index("queue"), NAMES.index("state"))
 _containers = attrgetter("tags", "depends_on", "logs", "history", "extra")
 
 
-def tables_of(jobs: Sequence[Job], scope: str = "", fewest: int = FEWEST) -> Iterator[JobTable]:
-    """Tables of those of which there are so many of a queue, a state, and types of values. Each is in one table at most."""
+def tables_of(jobs: Sequence[Job], groups: Sequence[Hashable], fewest: int = FEWEST) -> Iterator[JobTable]:
+    """Tables of those of which there are so many of a kind; each is in one at most.
+
+    A kind is of one group, which is given for each job, of one queue and state, and has values of the same types.
+    """
     values = list(map(_values, jobs))
     kinds: defaultdict[Any, list[int]] = defaultdict(list)
-    for row, (job, those) in enumerate(zip(jobs, values, strict=True)):
-        kinds[_place(those), tuple(map(type, those)), tuple(map(bool, _containers(job)))].append(row)
-    for (_, types, _), rows in kinds.items():
+    for row, (job, group, those) in enumerate(zip(jobs, groups, values, strict=True)):
+        kinds[group, _place(those), tuple(map(type, those)), tuple(map(bool, _containers(job)))].append(row)
+    for (_, _, types, _), rows in kinds.items():
         if len(rows) < fewest:
             continue
         cells = dict(zip(NAMES, zip(*map(values.__getitem__, rows), strict=True), strict=True))
@@ -47,7 +50,7 @@ def tables_of(jobs: Sequence[Job], scope: str = "", fewest: int = FEWEST) -> Ite
         are_here[rows] = True
         families = frozenset(chain.from_iterable(cells["extra"]))
         there = {name: column for name, column in columns.items() if column is not None}
-        yield JobTable(are_here, jobs[rows[0]], there, families, scope)
+        yield JobTable(are_here, jobs[rows[0]], there, families)
 
 
 class _NoColumn(Exception):

@@ -24,17 +24,16 @@ NOW = 1_800_000_000_000
 GENERATED = [job for jobs in (bee_jobs, kickq_jobs, kue_jobs, pjq_jobs, qless_jobs) for job in jobs(200, 3, NOW)]
 
 
-def check(jobs: list[Job], fewest: int = 1) -> list[Job]:
+def check(jobs: list[Job], fewest: int = 1, groups: list[object] | None = None) -> list[Job]:
     """Those that are in a table."""
     times = np.zeros(len(jobs), int)
-    for table in tables_of(jobs, "a scope", fewest):
+    for table in tables_of(jobs, groups or [None] * len(jobs), fewest):
         mine = list(compress(jobs, table.rows.tolist()))
         assert len(table) == len(mine) >= fewest
         assert list(map(repr, jobs_of(table))) == list(map(repr, mine))
         assert [(job.position, job.rank) for job in jobs_of(table)] == [(job.position, job.rank) for job in mine]
         assert {(job.queue, job.state) for job in mine} == {(table.common.queue, table.common.state)}
         assert table.families == {name for job in mine for name in job.extra}
-        assert table.scope == "a scope"
         times += table.rows
     assert times.max() <= 1
     return list(compress(jobs, times.tolist()))
@@ -73,3 +72,11 @@ def test_what_no_column_holds_is_in_no_table() -> None:
         assert not check([evolve(job, **changes)])
     assert not check([evolve(job, error=error) for error in ("\ud800", "a")])
     assert len(check([evolve(job, error=error, created_at=2**63 - 1) for error in ("\udce9", "a")])) == 2
+
+
+def test_jobs_of_two_groups_are_in_two_tables() -> None:
+    jobs = [Job(str(number), "mail", "mail", State.WAITING) for number in range(10)]
+    groups = [number % 2 for number in range(10)]
+    assert check(jobs, 5, groups) == jobs
+    assert [table.ids.to_list()[0] for table in tables_of(jobs, groups, 5)] == [b"0", b"1"]
+    assert not check(jobs, 6, groups)
