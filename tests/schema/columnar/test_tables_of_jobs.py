@@ -39,7 +39,7 @@ def check(jobs: list[Job], fewest: int = 1, groups: list[object] | None = None) 
     return list(compress(jobs, times.tolist()))
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.sampled_from(GENERATED) | any_jobs(), min_size=1, max_size=6),
     st.sets(st.sampled_from(JOB_FIELDS), max_size=4),
