@@ -3,7 +3,8 @@
 Nearly all jobs of a keyspace are sound and of a few kinds, and to treat each by itself is most of what a migration costs. So
 who reads accepted jobs (AcceptedJobs: what their keys hold) may give those of one kind as tables (JobTable: what they are), and
 who writes jobs may take these. What comes out is what ``Prefilter.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of
-each job; where a table can't say that, these are asked. Made by a family's BatchPrefilter, used by Spark's tasks.
+each job; where a table can't say that, these are asked. Made by a family's BatchPrefilter and by tables_of_jobs.py, used by the
+steps of migrations/engine/.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
+from ferryman.schema.tagged_json import decode_tagged, encode_tagged
 from ferryman.testing.keyspaces import dump, store
 
 from ..support.captures import Capture, capture, captures, load
@@ -246,3 +247,27 @@ def test_verify_sees_what_changed_in_a_history_or_in_tags(engine: Carrier, serve
     assert (outcome, differences) == verify(LOCAL, source, target, plan)
     assert {difference.field for difference in differences} == expected
     assert expected == ({"history"} if family == "kickq" else {"history", "tags"})
+
+
+def test_the_order_of_what_other_families_keep_is_no_difference(engine: Carrier, server: Server) -> None:
+    """Digests differ then, and the jobs are compared field by field."""
+    source, target, now = Address.parse(server.url(0, family="kickq")), target_of(server, 1, "ferryman"), 1_800_000_000_000
+    generate_keyspace(source, KeyspaceSpec(200, 7, now))
+    plan = Plan.between(source, target, now)
+    migrate(engine, source, target, plan)
+    client, turned = server.client(1), 0
+    for key in client.scan_iter("new:{*}:job:*"):
+        overflow = decode_tagged(client.hget(key, "job") or b"{}")
+        for name in ("extra", "fields"):
+            if overflow.get(name):
+                overflow[name] = dict(reversed(overflow[name].items()))
+        item = overflow.get("extra", {}).get("kickq", {}).get("item", {})
+        if len(item) > 1:
+            overflow["extra"]["kickq"]["item"] = dict(reversed(item.items()))
+            client.hset(key, "job", encode_tagged(overflow))
+            turned += 1
+    outcome, differences = verify(engine, source, target, plan)
+    assert (outcome, differences) == verify(LOCAL, source, target, plan)
+    assert turned > 100
+    assert not differences
+    assert outcome.matched == outcome.source_jobs

@@ -182,7 +182,8 @@ def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
 
 
 def test_a_job_that_holds_its_dedup_key_is_written_by_itself() -> None:
-    job = evolve(JOBS[0], rank=0, unique_key="order 7")
-    for state, is_written in ((State.FAILED, True), (State.WAITING, False)):
-        table = table_of([evolve(job, state=state)])
-        assert (FAMILY.write_table(table, TARGET, Totals()) is not None) == is_written
+    for unique_key in ("order 7", ""):
+        job = evolve(JOBS[0], rank=0, unique_key=unique_key)
+        for state, is_written in ((State.FAILED, True), (State.WAITING, False)):
+            table = table_of([evolve(job, state=state)])
+            assert (FAMILY.write_table(table, TARGET, Totals()) is not None) == is_written
