@@ -247,7 +247,8 @@ class Channel(Declarations):
         settings = self.session.settings
         no_ack = consumer.no_ack
         limit = settings.delivery_limit or None
-        call = self.session.scripts.take(
+        take = partial(
+            self.session.scripts.take,
             queue,
             self.consumer_id,
             room,
@@ -257,7 +258,7 @@ class Channel(Declarations):
             fetch_bytes=settings.fetch_bytes,
         )
         try:
-            taken = self.acks.send_with(call)
+            taken = self.acks.take(queue, lambda ids: take(acked=ids))
             if len(taken.jobs) == 1 and taken.jobs[0].is_left_out:
                 taken = evolve(taken, jobs=(self._complete(queue, taken.jobs[0], no_ack),))
         except CONNECTION_ERRORS:

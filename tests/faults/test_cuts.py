@@ -436,7 +436,7 @@ def test_a_purged_queue_is_empty(server, side):
 @pytest.mark.parametrize("side", [UNSENT, UNANSWERED], ids=["unsent", "unanswered"])
 @pytest.mark.parametrize("number", range(4))
 def test_a_lease_is_renewed_though_a_renewal_is_cut(server, client, side, number):
-    with Connection(server.url()) as direct, proxy(server) as between, Connection(between.url(lease=2)) as connection:
+    with Connection(server.url()) as direct, proxy(server) as between, Connection(between.url(lease=4)) as connection:
         publish(direct, ["held"])
         with connection.channel() as channel:
             message = channel.basic_get("q")

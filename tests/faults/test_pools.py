@@ -145,9 +145,9 @@ def test_a_task_of_ten_leases_runs_once_on_every_pool(server, ledger, tmp_path):
 @pytest.mark.parametrize("pool", ["solo", *GREEN[:1]])
 def test_a_task_that_blocks_its_whole_process_keeps_its_lease(server, ledger, tmp_path, pool):
     """Not on eventlet, whose locks no other thread may touch: there a task must not block for longer than the lease."""
-    with worker(server, tmp_path, pool=pool, late=1, lease=2, concurrency=1, prefetch=1, name="busy"):
+    with worker(server, tmp_path, pool=pool, late=1, lease=4, concurrency=1, prefetch=1, name="busy"):
         send(server, [(BLOCK, ["blocking", 7.0], {})])
         ledger.wait_for("start", 1)
-        with worker(server, tmp_path, pool="threads", late=1, lease=2, name="idle"):
+        with worker(server, tmp_path, pool="threads", late=1, lease=4, name="idle"):
             ledger.wait_for("end", 1)
     assert ledger.names("start") == ["blocking"]

@@ -247,7 +247,7 @@ def test_running_tasks_are_stopped_when_they_are_revoked_and_when_their_job_is_g
     backend = f"redis://{kue.server.host}:{kue.server.port}/2"
     revoked, gone = (kue.put("sleep", name=name, seconds=300) for name in ("revoked", "gone"))
     app = Celery("revoking", broker=kue.system.url(kue.server), backend=backend, set_as_current=False)
-    with app, kue.worker(backend=backend, lease=1.5) as running:
+    with app, kue.worker(backend=backend, lease=4) as running:
         kue.ledger.wait_for("start", 2)
         app.control.revoke(f"q:{revoked}", terminate=True)
         lost(kue, gone)
@@ -267,8 +267,8 @@ def test_running_tasks_are_stopped_when_they_are_revoked_and_when_their_job_is_g
 
 def test_a_pool_of_threads_lets_a_lost_job_run_in_vain(fleet):
     kue = fleet(KUE)
-    gone = kue.put("sleep", seconds=4)
-    with kue.worker(pool="threads", lease=1.5, concurrency=1) as running:
+    gone = kue.put("sleep", seconds=6)
+    with kue.worker(pool="threads", lease=4, concurrency=1) as running:
         kue.ledger.wait_for("start", 1)
         lost(kue, gone)
         kue.ledger.wait_for("end", 1)

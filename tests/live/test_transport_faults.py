@@ -83,7 +83,7 @@ def test_a_job_of_a_killed_consumer_is_delivered_again_when_its_lease_has_lapsed
     assert holder.stdout.readline()
     holder.kill()
     holder.communicate()
-    with broker.connection(lease=1) as connection:
+    with broker.connection(lease=30) as connection:
         (message,) = receive(connection)
         if not broker.system.live.carries_messages:
             assert message.headers["ferryman"]["id"] == job_id
@@ -111,11 +111,11 @@ def test_a_consumer_that_was_frozen_beyond_its_lease_is_told_before_it_takes_aga
 
 def test_a_job_is_kept_for_as_long_as_its_consumer_lives(broker):
     broker.put({"n": 1})
-    holder = script(HOLDER, broker.url(lease=1.5))
+    holder = script(HOLDER, broker.url(lease=3))
     assert holder.stdout.readline()
-    with broker.connection(lease=1.5) as connection:
+    with broker.connection(lease=3) as connection:
         with Consumer(connection.default_channel, [Queue(QUEUE)], on_message=lambda m: m.ack()), pytest.raises(TimeoutError):
-            connection.drain_events(timeout=4)
+            connection.drain_events(timeout=5)
         assert broker.size().held == 1
         finish(holder)
         receive(connection)

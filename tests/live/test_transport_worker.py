@@ -191,7 +191,7 @@ def test_a_lost_connection_ends_no_task_and_runs_none_twice(broker, tmp_path):
 def test_a_task_whose_job_the_original_takes_away_is_stopped(kue, tmp_path):
     ledger = Ledger(kue.server)
     job_id = kue.put({"name": 1, "seconds": 60}, QUEUE)
-    with running(kue, tmp_path, concurrency=1, url={"lease": 1.5}, lease=1.5) as celery_worker, kue.server.client() as client:
+    with running(kue, tmp_path, concurrency=1, url={"lease": 4}, lease=4) as celery_worker, kue.server.client() as client:
         ledger.wait_for("start", 1)
         for index in ("q:jobs", "q:jobs:active", f"q:jobs:{QUEUE}:active"):
             for member in client.zrange(index, 0, -1):
@@ -259,10 +259,10 @@ def test_celerys_command_line_shows_and_purges_the_systems_queues(broker):
 
 def test_a_task_that_is_longer_than_its_lease_runs_once(kue, tmp_path):
     ledger = Ledger(kue.server)
-    kue.put({"name": 1, "seconds": 6.0}, QUEUE)
+    kue.put({"name": 1, "seconds": 7.0}, QUEUE)
     with (
-        running(kue, tmp_path, name="w1", url={"lease": 2}, lease=2),
-        running(kue, tmp_path, name="w2", url={"lease": 2}, lease=2),
+        running(kue, tmp_path, name="w1", url={"lease": 4}, lease=4),
+        running(kue, tmp_path, name="w2", url={"lease": 4}, lease=4),
     ):
         ledger.wait_for("end", 1)
         wait_until_empty(kue)

@@ -130,11 +130,14 @@ class NativeQueue(RuleBasedStateMachine):
             result = self.send(self.scripts.publish(QUEUE, PRODUCER, batch, now=self.now))
         return result
 
-    @rule(consumer=consumers, n=st.integers(0, 4), lease=leases, woken=st.booleans())
-    def take(self, consumer: str, n: int, lease: int, woken: bool) -> None:
+    @rule(consumer=consumers, n=st.integers(0, 4), lease=leases, woken=st.booleans(), finished=st.none() | ranks)
+    def take(self, consumer: str, n: int, lease: int, woken: bool, finished: int | None = None) -> None:
         if woken:
             self.client.lpop(self.keys.wake)
-        taken = self.send(self.scripts.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, now=self.now))
+        acked = [] if finished is None else [self.pick(finished), STRANGER]
+        call = self.scripts.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, acked=acked, now=self.now)
+        taken = self.send(call)
+        assert taken.verdicts == (() if finished is None else (self.model.ack(consumer, acked[0], self.now), "lost"))
         self.touch(*(job.id for job in taken.jobs))
         self.delivered_to.update((job.id, consumer) for job in taken.jobs)
         expected = self.model.take(consumer, n, lease, DELIVERY_LIMIT, self.now)

@@ -13,6 +13,7 @@ from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.transport.consume import poller
 from kombu import Connection, Consumer, Producer, Queue
 
+from ..support.topologies import wait_until
 from ..support.workers import Ledger, send, worker
 
 NOTE = "tests.support.tasks.note"
@@ -119,6 +120,29 @@ def test_a_damaged_queue_keeps_no_other_from_being_served_and_is_served_when_it_
     assert client.get("ferryman:{damaged}:waiting") == b"mine"
     client.rename("kept", "ferryman:{damaged}:waiting")
     assert receive(connection, channel, ["damaged", "sound"], 1) == ["damaged"]
+
+
+def test_acks_of_a_queue_that_gets_damaged_arrive_though_no_take_from_it_does(connection, channel, client, monkeypatch):
+    monkeypatch.setattr(poller, "RETRY_INTERVAL", 0.2)
+    for body in ("first", "second"):
+        publish(channel, body)
+    channel.basic_qos(prefetch_count=1)
+    received = []
+
+    def handle(message):
+        received.append(message.payload)
+        client.set("ferryman:{q}:scheduled", "mine")
+        message.ack()
+
+    with Consumer(channel, [Queue("q")], on_message=handle):
+        connection.drain_events(timeout=5)
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.5)
+        wait_until(lambda: not channel.acks)
+        assert client.hget("ferryman:{q}:meta", "acked") == b"1"
+        client.delete("ferryman:{q}:scheduled")
+        connection.drain_events(timeout=5)
+    assert received == ["first", "second"]
 
 
 def test_a_queue_that_a_newer_version_has_written_is_left_alone_and_named(connection, channel, client, caplog):

@@ -120,8 +120,8 @@ def test_on_the_solo_pool_finished_tasks_are_acked_while_the_next_one_runs(serve
 
 def test_a_task_longer_than_its_lease_runs_once(server, ledger, tmp_path):
     with (
-        worker(server, tmp_path, pool="solo", late=1, lease=2, name="slow"),
-        worker(server, tmp_path, pool="threads", late=1, lease=2, name="idle"),
+        worker(server, tmp_path, pool="solo", late=1, lease=4, name="slow"),
+        worker(server, tmp_path, pool="threads", late=1, lease=4, name="idle"),
     ):
         send(server, [(NAP, ["long", 7.0], {})])
         ledger.wait_for("end", 1)

@@ -1,9 +1,10 @@
 """Acks: finished deliveries on their way to the server.
 
 Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
-taken together has been handed out; and in one round trip with the next take, if there is one to make. At any other time an ack
-is sent before ``basic_ack`` returns. An event loop keeps acks back for LINGER while its workers have enough to do, so that a few
-leave together. No ack waits longer than FLUSH_AFTER: the renewer's thread sends what a slow callback keeps back.
+taken together has been handed out. If there is a next take to make, that call acks what its own queue has pending, and what others
+have goes in the same round trip. At any other time an ack is sent before ``basic_ack`` returns. An event loop keeps acks back for
+LINGER while its workers have enough to do, so that a few leave together. No ack waits longer than FLUSH_AFTER: the renewer's thread
+sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
 from ...schema.connection.call import Call
-from ...schema.native.scripts.results import Verdict
+from ...schema.native.scripts.results import Taken, Verdict
 from ..errors import CONNECTION_ERRORS
 from ..live.foreign_queue import ForeignQueue
 from ..session import Session
@@ -113,7 +114,8 @@ class Acks:
         with self.lock:
             if not self._count:
                 return
-            self._clear(self._send(self._calls()))
+            queues = list(self._pending)
+            self._clear(queues, self._send(self._calls(queues)))
 
     def send_with(self, call: Call[T]) -> T:
         """Sends what is pending together with another call, in one round trip, and gives that one's result.
@@ -121,20 +123,38 @@ class Acks:
         Raises connection errors. The acks stay pending then, for ``flush``. Raises the call's own errors too.
         """
         with self.lock:
-            *verdicts, result = self._session.link.outcomes([*self._calls(), call])
-            self._clear(verdicts)
-            if isinstance(result, Exception):
-                raise result
-            return cast(T, result)
+            return self._send_along(list(self._pending), call)
 
-    def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
+    def take(self, queue: str, call_for: Callable[[Sequence[str]], Call[Taken]]) -> Taken:
+        """Takes from a queue, by a call that first acks the jobs whose ids it gets. What other queues have pending goes along.
+
+        Raises what ``send_with`` raises. If it is not a connection error, the acks of this queue alone stay pending.
+        """
+        with self.lock:
+            acked = self._pending.get(queue, ())
+            taken = self._send_along([each for each in self._pending if each != queue], call_for(acked))
+            if acked:
+                self._clear([queue], [taken.verdicts])
+            return taken
+
+    def _send_along(self, queues: Sequence[str], call: Call[T]) -> T:
+        *verdicts, result = self._session.link.outcomes([*self._calls(queues), call])
+        self._clear(queues, verdicts)
+        if isinstance(result, Exception):
+            raise result
+        return cast(T, result)
+
+    def _calls(self, queues: Sequence[str]) -> list[Call[tuple[Verdict, ...]]]:
         family_of, consumer_id = self._session.family_of, self._channel.consumer_id
-        return [family_of(queue).ack(queue, consumer_id, ids) for queue, ids in self._pending.items()]
+        return [family_of(queue).ack(queue, consumer_id, self._pending[queue]) for queue in queues]
 
-    def _clear(self, verdicts: Sequence[Outcome]) -> None:
-        """Nothing is pending any more: the server has answered."""
-        pending, self._pending, self._count, self._bytes = self._pending, defaultdict(list), 0, 0
-        self._report(pending, verdicts)
+    def _clear(self, queues: Sequence[str], verdicts: Sequence[Outcome]) -> None:
+        """These queues have nothing pending any more: the server has answered."""
+        answered = {queue: self._pending.pop(queue) for queue in queues}
+        self._count -= sum(map(len, answered.values()))
+        if not self._count:
+            self._bytes = 0
+        self._report(answered, verdicts)
 
     def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
         link = self._session.link

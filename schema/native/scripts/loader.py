@@ -15,6 +15,8 @@ _STANDALONE = ("poll", "publish_one")
 """Scripts with keys of their own: one is about several queues, the other about few keys of one."""
 
 _OF_KIND = {
+    "take": ("_acks",),
+    "ack": ("_acks",),
     "steer": ("_arrivals", "_steering", "_moving"),
     "publish": ("_arrivals",),
     "receive": ("_arrivals",),

@@ -213,6 +213,7 @@ class QueueScripts:
         no_ack: bool = False,
         delivery_limit: int | None = None,
         fetch_bytes: int = FETCH_BYTES,
+        acked: Sequence[str] = (),
         now: int | None = None,
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
@@ -223,10 +224,12 @@ class QueueScripts:
         ``n`` 0 gives none, but promotes and reclaims. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
         instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
+        ``acked``: ids of jobs that the consumer has finished; they are acked first, as by ``ack`` (``Taken.verdicts``).
         """
         if n < 0 or lease_ms <= 0:
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
-        args = (_member(consumer), n, lease_ms, 1 if no_ack else "", optional(delivery_limit), fetch_bytes)
+        terms = (n, lease_ms, 1 if no_ack else "", optional(delivery_limit), fetch_bytes)
+        args = (_member(consumer), *terms, *map(to_bytes, acked))
         return self._call("take", queue, now, args, results.taken)
 
     def poll(

@@ -114,6 +114,7 @@ class Taken:
     do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
     ``forwards``: the queue has a dead letter exchange; ``has_dead_letters``: dead jobs wait to be forwarded there (``outbox``).
     ``unknown``: tasks of some jobs that were left for others, because the consumer does not know them (``live.ForeignFamily``).
+    ``verdicts``: on the jobs that the call was to ack.
     """
 
     exists: bool
@@ -123,6 +124,7 @@ class Taken:
     forwards: bool = False
     has_dead_letters: bool = False
     unknown: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def more(self) -> bool:
@@ -275,11 +277,13 @@ def published(reply: Any) -> Published:
 
 
 def taken(reply: Any) -> Taken:
-    if reply == [b"missing"]:
-        return Taken(exists=False, now=0, next_event_ms=0, jobs=())
-    _, now, next_event, descending, forwards, *jobs = reply
+    status, acked, *found = reply
+    if status == b"missing":
+        return Taken(exists=False, now=0, next_event_ms=0, jobs=(), verdicts=verdicts(acked))
+    now, next_event, descending, forwards, *jobs = found
     order = DESCENDING if descending else ASCENDING
-    return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs), forwards > 0, forwards > 1)
+    deliveries = tuple(_delivery(job, order) for job in jobs)
+    return Taken(True, now, next_event, deliveries, forwards > 0, forwards > 1, verdicts=verdicts(acked))
 
 
 def outbox(reply: Any) -> DeadLetterOutbox | None:

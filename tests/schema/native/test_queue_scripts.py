@@ -347,6 +347,36 @@ def test_a_late_ack_cancels_the_copy_that_waits_and_loses_against_a_new_holder(s
     assert send(scripts.ack("q", "bob", ["p-1"])) == ("acked",)
 
 
+def test_a_take_acks_first_what_its_consumer_has_finished(send: Send) -> None:
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1, 2, 3, 4, 5)))
+    send(scripts.take("q", "ann", 2, 1_000, now=1_000))
+    send(scripts.take("q", "bob", 2, 1_000, now=1_500))
+    send(scripts.reclaim("q", now=2_000))
+    taken = send(scripts.take("q", "bob", 1, 1_000, acked=["p-3", "p-1", "p-3"], now=2_000))
+    assert (ids(taken), taken.verdicts) == (["p-1"], ("acked", "lost", "lost")), "what another consumer held is none of its business"
+    taken = send(scripts.take("q", "ann", 9, 1_000, acked=["p-1", "p-2"], now=2_000))
+    assert (ids(taken), taken.verdicts) == (["p-5"], ("lost", "cancelled")), "what it gives up as finished it does not get again"
+    size = send(scripts.size("q"))
+    assert (size.waiting, size.held) == (0, 3)
+
+
+def test_a_take_from_a_queue_that_is_gone_acks_nothing(send: Send) -> None:
+    taken = send(scripts.take("q", "ann", 1, LEASE, acked=["p-1"]))
+    assert (taken.exists, taken.jobs, taken.verdicts) == (False, (), ("lost",))
+
+
+def test_an_ack_of_very_many_jobs_ends_them_all_and_each_once(send: Send, client: redis.Redis) -> None:
+    send(scripts.declare("q", {}))
+    for first in range(0, 5_000, 1_000):
+        send(scripts.publish("q", "p", jobs(*range(first, first + 1_000))))
+        send(scripts.take("q", "ann", 1_000, LEASE))
+    many = [f"p-{n}" for n in range(5_000)]
+    assert send(scripts.ack("q", "ann", [*many, "p-0"])) == ("acked",) * 5_000 + ("lost",)
+    assert client.keys(keys.job_prefix + b"*") == []
+    assert send(scripts.counters("q"))["acked"] == 5_000
+
+
 def test_an_ack_after_a_requeue_cancels_nothing(send: Send) -> None:
     send(scripts.declare("q", {}))
     send(scripts.publish("q", "p", jobs(1)))

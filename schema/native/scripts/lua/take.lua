@@ -1,5 +1,5 @@
--- Gives a consumer up to n jobs, in order, and up to so many bytes of messages, but one job at least; first promotes what is due and
--- reclaims what lapsed consumers held.
+-- Gives a consumer up to n jobs, in order, and up to so many bytes of messages, but one job at least; first acks what the consumer has
+-- finished, promotes what is due and reclaims what lapsed consumers held.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -9,9 +9,10 @@
 -- ARGV[5]   '1' if the jobs are acked by being taken
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
 -- ARGV[7]   bytes of messages that the reply may have
--- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, 1 if the queue has a dead letter exchange
---           or 2 if dead jobs wait to be forwarded there, and for each job {id, score, deliveries, {field, value, …}}}; the next
---           event is now if there is more to take
+-- ARGV[8…]  ids of jobs to ack, as ack.lua does
+-- Result    {'missing', verdicts}, or {'taken', verdicts, now, next event ms, 1 if the order is descending, 1 if the queue has a dead
+--           letter exchange or 2 if dead jobs wait to be forwarded there, and for each job {id, score, deliveries,
+--           {field, value, …}}}; the next event is now if there is more to take. The verdicts are those on the acks, see _acks.lua
 --
 -- A message of more bytes than the reply may have comes alone, and without its message: the consumer holds the job, also one that
 -- would be acked by being taken, and reads the message with HMGET, which costs the server a fifth (and then acks the job).
@@ -154,11 +155,15 @@ local function deliver(now, chosen, is_left_out)
   count('redelivered', again)
 end
 
--- When this consumer should take again, if nothing wakes it: never later than its lease, because another consumer that begins
--- meanwhile can lapse only after that.
-local function next_event(now, next_due)
+-- The two consumers whose leases end first, each before the end of its lease.
+local function first_leases()
+  return call('ZRANGE', CONSUMERS, 0, 1, 'WITHSCORES')
+end
+
+-- When this consumer should take again, if nothing wakes it: at the first of the leases that end next, of which two are known, and never
+-- later than its own lease, because another consumer that begins meanwhile can lapse only after that.
+local function next_event(now, next_due, leases)
   local event = math.min(now + lease, next_due)
-  local leases = call('ZRANGE', CONSUMERS, 0, 1, 'WITHSCORES')
   for i = 1, #leases, 2 do
     if leases[i] ~= consumer then
       event = math.min(event, tonumber(leases[i + 1]))
@@ -170,18 +175,23 @@ end
 return reply_of(function()
   local now = clock()
   open_queue()
-  if not queue.schema then
-    return {'missing'}
-  end
   first_write()
   sample(now)
+  local verdicts = #ARGV > 7 and ack(now, consumer, 8) or {}
+  if not queue.schema then
+    return {'missing', verdicts}
+  end
   call('ZADD', CONSUMERS, now + lease, consumer) -- first of all: it must not lapse itself in this call
   local next_due = lowest_score(SCHEDULED)
   if next_due <= now then
     promote(now, MAX_PER_CALL)
     next_due = lowest_score(SCHEDULED)
   end
-  reclaim(now, MAX_PER_CALL)
+  local leases = first_leases()
+  if tonumber(leases[2]) <= now then
+    reclaim(now, MAX_PER_CALL)
+    leases = first_leases()
+  end
   local chosen, refused, bytes, more, new = select_jobs(now)
   observe_waits(now, new)
   deliver(now, chosen, bytes > space)
@@ -197,8 +207,8 @@ return reply_of(function()
     end
   end
   local forwards = has_dead_letters() and 2 or queue.dead_letter_exchange and 1 or 0
-  local event = (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due)
-  local taken = {'taken', now, event, queue.priority_order == 'descending' and 1 or 0, forwards}
+  local event = (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due, leases)
+  local taken = {'taken', verdicts, now, event, queue.priority_order == 'descending' and 1 or 0, forwards}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end
