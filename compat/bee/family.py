@@ -17,6 +17,7 @@ from ...schema.native.keys import DEFAULT_PREFIX
 from . import acceptance, faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, state_indexes, version
+from .prefilter import BeePrefilter
 from .related_keys import related_keys
 from .rules import RULES
 from .view import REFERENCE_ROLES, view_of
@@ -55,6 +56,9 @@ class Bee(KeyFamily):
     inject = staticmethod(faults.inject)
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
+
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BeePrefilter:
+        return BeePrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

@@ -7,7 +7,7 @@ it claims them: a duplicate its original, a blocked job what it waits for. Once 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
@@ -149,15 +149,19 @@ def tally(fact: Fact, totals: Totals) -> None:
 
 
 def _tally_record(fact: Fact, totals: Totals) -> None:
-    fields = fact.fields
     totals.count("records")
-    options = fields.get(b"options", b"")
+    trace = trace_of(fact.fields.get(b"options", b""), fact.fields)
+    if trace is not None:
+        totals.count("trace", trace)
+
+
+def trace_of(options: bytes, fields: Container[bytes]) -> str | None:
+    """The version that has left a record with these options and these names of fields behind; None where that is open."""
     if b'"preferredHostname"' in options:
-        totals.count("trace", "head")
-    elif b'"timeout"' in options or b"failed_reason" in fields:
-        totals.count("trace", "0.0.3")
-    elif b"jid" in fields and b'"ttl"' in options:
-        totals.count("trace", "0.0.4")
+        return "head"
+    if b'"timeout"' in options or b"failed_reason" in fields:
+        return "0.0.3"
+    return "0.0.4" if b"jid" in fields and b'"ttl"' in options else None
 
 
 def _broken_scripts(fields: Mapping[bytes, bytes]) -> Iterator[str]:

@@ -20,6 +20,9 @@ from ..view import View, view_of
 OVERDUE_MS = 5_000
 """Workers look for what is over every second; what is older than this, nobody looks at."""
 
+AHEAD_MS = 1_000
+"""Clocks of the machines that put jobs into queues may be ahead by so much."""
+
 MEMBERS = {
     "queue": ("queued",),
     "delayed": ("new", "retried"),
@@ -173,7 +176,7 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         score = fact.score or 0.0
         if score < EARLIEST_TIME:
             yield view.violation(f"score {score:g} in {show(fact.key)} is no time", key=fact.key)
-        elif fact.role == "queue" and score > keyspace.now_ms + 1000:
+        elif fact.role == "queue" and score > keyspace.now_ms + AHEAD_MS:
             priority = lua_json.numeric((view.options or {}).get("priority", 0))
             if priority is None or priority >= 0:
                 ahead = span(score - keyspace.now_ms)
