@@ -89,13 +89,13 @@ class PrefilteringReader(FactReader):
         return self.prefilter.is_record(key)
 
     def is_list(self, key: bytes) -> bool:
-        return self.prefilter.owner(key) is not None
+        return self.prefilter.is_owned_list(key)
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         redis_type = entry.redis_type
         if redis_type == "hash" and entry.ttl_ms is None and not entry.offset:
             return self._record(entry.key, entry.value)
-        if redis_type == "list" and entry.ttl_ms is None and self.prefilter.owner(entry.key) is not None:
+        if redis_type == "list" and entry.ttl_ms is None and self.prefilter.is_owned_list(entry.key):
             owned = self.prefilter.owned_list(entry, self._summary.totals)
             if owned is None:
                 return self.unverified(entry)

@@ -203,6 +203,10 @@ class Prefilter(ABC):
         """
         return None
 
+    def is_owned_list(self, key: bytes) -> bool:
+        """Whether there is an ``owner`` of a key."""
+        return self.owner(key) is not None
+
     def owned_list(self, entry: Entry, totals: Totals) -> OwnedList | None:
         """What a list with an ``owner`` says, which does not expire; None for one that the rules must look at.
 

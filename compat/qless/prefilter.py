@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
-from ...schema.jobnumber import number_of
+from ...schema.jobnumber import number_of, number_of_raw
 from ...schema.memo import Memo
 from ...schema.prefilter import WORD, Accepted, IndexKey, IndexMembers, JobGroup, Member, OwnedList, Prefilter, RecordColumns
 from ...schema.text import not_json, to_bytes, to_text
@@ -24,7 +24,7 @@ from ..numbers import parse_int, parse_number
 from . import history, reader
 from .acceptance import FIELDS, UNUSUAL
 from .keys import EARLIEST_PART, LATEST_PART, Generation, layout
-from .record import last_put_queue, milliseconds, names_of
+from .record import milliseconds, names_of
 from .rules.placement import SLACK_S
 
 NEEDED = FIELDS | {b"time"}
@@ -106,7 +106,7 @@ class QlessPrefilter(Prefilter):
         self._throttles = Memo(names_of)
 
     def record(self, key: bytes) -> int | None:
-        return number_of("", to_text(key[len(self._head) :])) if self.is_record(key) else None
+        return number_of_raw(key[len(self._head) :]) if self.is_record(key) else None
 
     def is_record(self, key: bytes) -> bool:
         return key.startswith(self._head) and not key.endswith(ENDS)
@@ -183,39 +183,36 @@ class QlessPrefilter(Prefilter):
         numbers: Sequence[int | None]
         match index.role:
             case "failed":
-                numbers = [number_of("", to_text(member)) for member in entry.value]
+                numbers = [number_of_raw(member) for member in entry.value]
             case "work" if not self._for_transfer:
-                numbers = [None if _is_unclear(score) else number_of("", to_text(member)) for member, score in entry.value]
+                numbers = [None if _is_unclear(score) else number_of_raw(member) for member, score in entry.value]
             case "scheduled":
-                numbers = [
-                    None if milliseconds(score) is None else number_of("", to_text(member)) for member, score in entry.value
-                ]
+                numbers = [None if milliseconds(score) is None else number_of_raw(member) for member, score in entry.value]
             case _:
-                numbers = [number_of("", to_text(member)) for member, _ in entry.value]
+                numbers = [number_of_raw(member) for member, _ in entry.value]
         # What is stated of the whole comes first.
         facts = tuple(islice(reader.facts(entry, self._prefix), 1)) if index.role in STATING else ()
         return IndexMembers(index.key, numbers, is_optional=index.role in OPTIONAL, facts=facts)
 
     def owner(self, key: bytes) -> int | None:
-        if not (key.startswith(self._head) and key.endswith(HISTORY)):
-            return None
-        return number_of("", to_text(key[len(self._head) : -len(HISTORY)]))
+        return number_of_raw(key[len(self._head) : -len(HISTORY)]) if self.is_owned_list(key) else None
+
+    def is_owned_list(self, key: bytes) -> bool:
+        return key.startswith(self._head) and key.endswith(HISTORY)
 
     def owned_list(self, entry: Entry, totals: Totals) -> OwnedList | None:
         number = self.owner(entry.key)
         if number is None or entry.offset:
             return None
-        events = [event for event in history.read_list(entry.value) if event is not None]
-        own = [event for event in events if history.is_own(event)]
-        put = next((event["when"] for event in own if event["what"] == "put"), None)
-        if len(events) != len(entry.value) or type(put) is not int:
+        story = history.story_of(entry.value)
+        if story is None:
             return None
         reader.tally_history(totals)
-        if not history.named(own, "popped"):
-            return OwnedList(number, NEW, float(put))
-        if own[-1]["what"] == "done":
-            return OwnedList(number, DONE, group=self._completed[last_put_queue(events)], created_at=1000 * put)
-        return OwnedList(number, POPPED, created_at=1000 * put)
+        if not story.was_popped:
+            return OwnedList(number, NEW, float(story.put))
+        if story.is_done:
+            return OwnedList(number, DONE, group=self._completed[story.queue], created_at=1000 * story.put)
+        return OwnedList(number, POPPED, created_at=1000 * story.put)
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         job_id = to_text(key[len(self._head) :])
@@ -266,7 +263,7 @@ class QlessPrefilter(Prefilter):
         role = ROLES[state]
         if (state is State.COMPLETED) is bool(queue) or (state is State.FAILED) is (listed is None):
             return None
-        key = self._layout.key(role, queue=name, group=listed)
+        key = self._layout.key(role, queue=name, group=listed or "")
         index = self._indexes[key, INDEXES[role]]
         if index is None or index.name != (name if role in OF_QUEUES else listed):
             return None  # its text can't be the name of a key

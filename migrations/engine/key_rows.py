@@ -373,12 +373,17 @@ def _members(
 def _owned_lists(those: Sequence[tuple[OwnedList, Entry]]) -> pa.RecordBatch:
     """The key rows of lists that belong to jobs."""
     lists, entries = zip(*those, strict=True)
+    places = [owned.key for owned in lists]
+    bases, factors = (np.array([getattr(key, name, 0) for key in places], np.uint64) for name in ("base", "factor"))
+    # Where a list stands for no place, nothing is added up.
+    marks = placement_hashes(bases, factors, np.array([owned.score for owned in lists], np.float64))
+    marks[[key is None for key in places]] = 0
     hashes = Memo(attrgetter("hash"))
     return _batch(
         len(those),
         number=pa.array([owned.number for owned in lists], pa.int64()),
         kind=_same(OWNED, len(those), pa.int64()),
-        mark=pa.array(_signed([0 if owned.key is None else owned.key.placement_hash(owned.score) for owned in lists])),
+        mark=pa.array(marks),
         home=pa.array([0 if owned.group is None else hashes[owned.group] for owned in lists], pa.int64()),
         created_at=pa.array([owned.created_at or 0 for owned in lists], pa.int64()),
         key=pa.array([entry.key for entry in entries], pa.binary()),

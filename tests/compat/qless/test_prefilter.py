@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 from attrs import evolve
-from ferryman.compat.qless import FAMILY
+from ferryman.compat.qless import FAMILY, history
 from ferryman.compat.qless.prefilter import NEEDED
 from ferryman.schema.fact import Entry, join
 from ferryman.schema.prefilter import Member
+from ferryman.schema.text import to_text
 from ferryman.schema.totals import Totals
 from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
@@ -20,7 +21,7 @@ from ...support.effort import examples
 from ...support.prefiltered_audits import address, changed, expected, prefiltered
 from ...support.prefiltering import accept
 from . import strategies
-from .keyspaces import NOW, PUT, STANDING, generated, sound
+from .keyspaces import HISTORY, NOW, PUT, STANDING, generated, sound
 
 QLESS = address("qless", "ql")
 GENERATED = generated(25, 4)
@@ -68,12 +69,12 @@ def test_an_audit_of_a_keyspace_with_changes_finds_and_counts_the_same(keys: lis
     st.one_of(st.none(), st.sampled_from([0.0, 5.18, 5 + PUT / 1e10, 5 - PUT / 1e10, 1e18, float("inf"), float("-inf")])),
     st.lists(strategies.entries(), max_size=2, unique_by=lambda entry: entry.key),
 )
-def test_an_audit_of_any_job_finds_and_counts_the_same(word, fields, history, score, others: list[Entry]) -> None:
+def test_an_audit_of_any_job_finds_and_counts_the_same(word, fields, lines, score, others: list[Entry]) -> None:
     keys = sound(word)
     record = keys[b"ql:j:1"].value | fields
     keys[b"ql:j:1"] = Entry(b"ql:j:1", "hash", {name: value for name, value in record.items() if value is not None})
-    if history is not None:
-        keys[b"ql:j:1-history"] = Entry(b"ql:j:1-history", "list", history)
+    if lines is not None:
+        keys[b"ql:j:1-history"] = Entry(b"ql:j:1-history", "list", lines)
     key, redis_type, _ = STANDING[word]
     if score is not None and redis_type == "zset":
         keys[key] = Entry(key, redis_type, [(b"1", score)])
@@ -113,17 +114,16 @@ def test_jobs_as_qless_writes_them_are_accepted(word: str) -> None:
     assert accepted({key: entry for key, entry in keys.items() if key != b"ql:j:1-history"}) == 0
     assert accepted(keys | {b"ql:j:2-dependents": Entry(b"ql:j:2-dependents", "set", [b"1"])}) == 0
     assert accepted(keys | {b"ql:tracked": Entry(b"ql:tracked", "zset", [(b"1", 1.0)])}) == 0
-    history = keys[b"ql:j:1-history"]
-    assert accepted(keys | {history.key: evolve(history, value=[*history.value, b"[]"])}) == 0
-    assert accepted(keys | {history.key: evolve(history, value=[*history.value, b'[%d,"seen"]' % PUT])}) == 1
-    assert accepted(keys | {history.key: evolve(history, ttl_ms=1000)}) == 0
+    told = keys[b"ql:j:1-history"]
+    assert accepted(keys | {told.key: evolve(told, value=[*told.value, b"[]"])}) == 0
+    assert accepted(keys | {told.key: evolve(told, value=[*told.value, b'[%d,"seen"]' % PUT])}) == 1
+    assert accepted(keys | {told.key: evolve(told, ttl_ms=1000)}) == 0
 
 
 def test_a_job_that_was_tried_is_accepted_as_one_and_so_is_one_timed_out_by_hand() -> None:
     tried = sound("waiting", remaining=b"4")
     assert prefiltered(QLESS, tried.values(), NOW)[1] == 0
-    history = sound("failed")[b"ql:j:1-history"].value[:2]
-    tried[b"ql:j:1-history"] = Entry(b"ql:j:1-history", "list", history)
+    tried[b"ql:j:1-history"] = Entry(b"ql:j:1-history", "list", HISTORY["failed"][:2])
     found, accepted = prefiltered(QLESS, tried.values(), NOW)
     assert (found, accepted) == (expected(QLESS, tried.values(), NOW), 1)
     stalled = sound("waiting", state=b"stalled") | {b"ql:q:q-work": Entry(b"ql:q:q-work", "zset", [(b"1", float("inf"))])}
@@ -149,15 +149,15 @@ def test_the_subject_of_a_job_is_what_its_keys_state(record: Entry) -> None:
         assert record.value[b"state"] in (b"running", b"depends") or record.value[b"priority"] == b"1.5"
         return
     (index_key,) = accepted.group.index_keys
-    history = next(entry for entry in GENERATED if entry.key == record.key + b"-history")
+    told = next(entry for entry in GENERATED if entry.key == record.key + b"-history")
     places = [entry for entry in entries_of(member, GENERATED) if entry.key == index_key.key]
     tagged = [entry for entry in entries_of(member, GENERATED) if entry.key.startswith(b"ql:t:")]
-    stated = [fact for entry in (record, history, *places, *tagged) for fact in FAMILY.facts(entry, "ql") if not fact.scope]
+    stated = [fact for entry in (record, told, *places, *tagged) for fact in FAMILY.facts(entry, "ql") if not fact.scope]
     expected_subject = join(stated)
     ((item,),) = (entry.value for entry in places)
     score = item[1] if isinstance(item, tuple) else 0.0
     flat = tuple(text for pair in record.value.items() for text in pair)
-    made = prefilter.subject(record.key, flat, [Member(index_key.key, member, score, places[0].offset)], [history, *tagged])
+    made = prefilter.subject(record.key, flat, [Member(index_key.key, member, score, places[0].offset)], [told, *tagged])
     assert (made.job_id, made.scope) == (expected_subject.job_id, expected_subject.scope)
     assert Counter(made.facts) == Counter(expected_subject.facts)
     assert made.prefiltered
@@ -189,6 +189,12 @@ def test_jobs_that_no_rule_refuses_are_accepted_for_a_transfer_alone(changes, sc
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
 
 
+@given(st.binary().filter(lambda raw: not raw.endswith((b"-history", b"-dependencies", b"-dependents"))))
+def test_keys_have_the_number_of_the_job_that_facts_name(raw: bytes) -> None:
+    prefilter, number = FAMILY.prefilter("ql", NOW), FAMILY.prefilter("ql", NOW).number(to_text(raw), "")
+    assert prefilter.record(b"ql:j:" + raw) == prefilter.owner(b"ql:j:" + raw + b"-history") == number
+
+
 def test_names_of_keys_tell_records_and_histories_apart() -> None:
     prefilter = FAMILY.prefilter("ql", NOW)
     assert prefilter.record(b"ql:j:1") == prefilter.owner(b"ql:j:1-history") == prefilter.number("1", "")
@@ -198,3 +204,24 @@ def test_names_of_keys_tell_records_and_histories_apart() -> None:
         assert not prefilter.is_record(key)
     assert prefilter.owner(b"ql:j:1") is prefilter.owner(b"ql:q:1-history") is None
     assert prefilter.owned_list(Entry(b"ql:j:1-history", "list", [b"[]"]), Totals()) is None
+
+
+@settings(max_examples=examples(500))
+@given(st.lists(strategies.event_texts, max_size=4))
+def test_a_history_is_read_at_a_glance_as_it_is_read_with_care(lines: list[bytes]) -> None:
+    events = [event for event in history.read_list(lines) if event is not None]
+    own = list(filter(history.is_own, events))
+    puts = history.named(own, "put")
+    story = history.story_of(lines)
+    event(f"told: {story is not None}")
+    if len(events) < len(lines) or not puts or type(puts[0]["when"]) is not int:
+        assert story is None
+        return
+    is_done = own[-1]["what"] == "done"
+    assert story == (puts[0]["when"], bool(history.named(own, "popped")), is_done, history.last_queue(events))
+
+
+def test_histories_as_qless_writes_them_take_no_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "read_list", None)
+    for lines in HISTORY.values():
+        assert history.story_of(lines) is not None
