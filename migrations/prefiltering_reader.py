@@ -13,14 +13,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import compress, repeat
 from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
 from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, Prefilter
+from ..schema.memo import Memo
+from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, OwnedList, Prefilter
 from .engine import Census
 from .fact_reader import FactReader
 from .long_keys import LIST_CHUNK
@@ -60,6 +61,8 @@ class AcceptedRecords:
     scores: Sequence[Sequence[float]]
     created_at: Sequence[int | None]
     """As in Accepted."""
+    others: Sequence[int] = ()
+    """As in Accepted."""
 
 
 @define
@@ -86,14 +89,18 @@ class PrefilteringReader(FactReader):
         return self.prefilter.is_record(key)
 
     def is_list(self, key: bytes) -> bool:
-        return self.prefilter.owner(key) is not None
+        return self.prefilter.is_owned_list(key)
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         redis_type = entry.redis_type
         if redis_type == "hash" and entry.ttl_ms is None and not entry.offset:
             return self._record(entry.key, entry.value)
-        if redis_type == "list" and entry.ttl_ms is None and (number := self.prefilter.owner(entry.key)) is not None:
-            self.add_owned_list(number, entry)
+        if redis_type == "list" and entry.ttl_ms is None and self.prefilter.is_owned_list(entry.key):
+            owned = self.prefilter.owned_list(entry, self._summary.totals)
+            if owned is None:
+                return self.unverified(entry)
+            self._summary.has_content = True
+            self.add_owned_list(owned, entry)
             return iter(())
         if redis_type == "list":
             return self._of_list(entry)
@@ -133,7 +140,7 @@ class PrefilteringReader(FactReader):
         numbers = list(map(self.prefilter.record, keys))
         records = dict(zip(names, zip(*rows, strict=True), strict=True))
         accepted = self.prefilter.accept(records, keys) if self.remembers(names) else Accepted.none(len(keys))
-        groups, scores, created_at = accepted
+        groups, scores, created_at, others = accepted
         is_accepted = [number is not None and group is not None for number, group in zip(numbers, groups, strict=True)]
         all_accepted = all(is_accepted)
 
@@ -146,9 +153,8 @@ class PrefilteringReader(FactReader):
             self.prefilter.tally_accepted(counted, those(keys), self._summary.totals)
             known = [number for number in those(numbers) if number is not None]
             claimed = [group for group in those(groups) if group is not None]
-            self.add_records(
-                AcceptedRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
-            )
+            columns = [*map(those, scores)], those(created_at), those(others) if others else ()
+            self.add_records(AcceptedRecords(names, those(keys), known, those(rows), claimed, *columns))
         for key, row, is_known in zip(keys, rows, is_accepted, strict=True):
             if not is_known:
                 yield from self.unverified(Entry(key, "hash", dict(zip(names, row, strict=True))))
@@ -177,11 +183,16 @@ class PrefilteringReader(FactReader):
                 self.add_unverified(self.prefilter.number(fact.job_id, fact.scope))
             yield fact
 
-    def of_index_members(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
-        """Counts the members of an index whose jobs are known, by their positions; the facts of the others."""
+    def of_index_members(self, entry: Entry, known: Sequence[int], about_index: Iterable[Fact]) -> Iterator[Fact]:
+        """Counts the members of an index whose jobs are known, by their positions; the facts of the others, and of the index."""
         items, scores = entry.value, scores_of(entry)
         self.prefilter.tally_index(entry, [scores[index] for index in known], self._summary.totals)
         self._summary.has_content = self._summary.has_content or bool(known)
+        for fact in about_index:
+            self._family.tally(fact, self._summary.totals)
+            self._summary.about_jobs += fact.job_id is not None
+            self._summary.has_content = True
+            yield fact
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
                 item = Entry(entry.key, entry.redis_type, [items[index]], entry.ttl_ms, entry.offset + index)
@@ -204,12 +215,23 @@ class PrefilteringReader(FactReader):
         """Remembers the members of a key, if it is an index; the facts of those that name no job, and of all other keys."""
 
     @abstractmethod
-    def add_owned_list(self, number: int, entry: Entry) -> None:
+    def add_owned_list(self, owned: OwnedList, entry: Entry) -> None:
         """A key that belongs to a job."""
 
     @abstractmethod
     def add_unverified(self, number: int) -> None:
         """A job that the rules must look at."""
+
+
+def facts_of_mismatches(entries: Iterable[tuple[int, Entry]], address: Address, prefilter: Prefilter) -> Iterator[Fact]:
+    """The facts of what was remembered of jobs at which the rules must look. ``entries``: with the number of the job of each.
+
+    What an index states of itself is among the facts already.
+    """
+    for number, entry in entries:
+        for fact in address.key_family.facts(entry, address.prefix):
+            if fact.job_id is not None and prefilter.number(fact.job_id, fact.scope) == number:
+                yield fact
 
 
 def scores_of(entry: Entry) -> list[float]:
@@ -231,7 +253,8 @@ class InMemoryPrefilterReader(PrefilteringReader):
         self._index_members: list[tuple[Entry, IndexMembers]] = []
         self._unverified: set[int] = set()
         self._group_of: dict[int, JobGroup] = {}
-        """Of jobs whose indexes tell what their records don't."""
+        self._created_at: dict[int, int] = {}
+        """Of jobs whose indexes or lists tell what their records don't."""
 
     def add_records(self, records: AcceptedRecords) -> None:
         entries = (
@@ -239,9 +262,10 @@ class InMemoryPrefilterReader(PrefilteringReader):
             for key, row in zip(records.keys, records.rows, strict=True)
         )
         self._records.update(zip(records.numbers, zip(records.groups, records.created_at, entries, strict=True), strict=True))
-        for number, group, *scores in zip(records.numbers, records.groups, *records.scores, strict=True):
+        others = records.others or repeat(0, len(records.numbers))
+        for number, group, other, *scores in zip(records.numbers, records.groups, others, *records.scores, strict=True):
             claimed = sum(index_key.placement_hash(score) for index_key, score in zip(group.index_keys, scores, strict=True))
-            self._placements[number] = (self._placements.get(number, 0) - claimed) % WORD
+            self._placements[number] = (self._placements.get(number, 0) - claimed - other) % WORD
 
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
         for index, (number, group, created_at) in known:
@@ -264,42 +288,53 @@ class InMemoryPrefilterReader(PrefilteringReader):
                 placements[number] = (placements.get(number, 0) + placement_hash(score)) % WORD
                 if index_members.group is not None:
                     self._group_of[number] = index_members.group
-        return self.of_index_members(entry, [index for index, number in enumerate(index_members.numbers) if number is not None])
+        known = [index for index, number in enumerate(index_members.numbers) if number is not None]
+        return self.of_index_members(entry, known, index_members.facts)
 
-    def add_owned_list(self, number: int, entry: Entry) -> None:
+    def add_owned_list(self, owned: OwnedList, entry: Entry) -> None:
+        number = owned.number
         self._owned_lists.setdefault(number, []).append(entry)
+        if owned.key is not None:
+            self._placements[number] = (self._placements.get(number, 0) + owned.key.placement_hash(owned.score)) % WORD
+        if owned.group is not None:
+            self._group_of[number] = owned.group
+        if owned.created_at is not None:
+            self._created_at[number] = owned.created_at
 
     def add_unverified(self, number: int) -> None:
         self._unverified.add(number)
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
         """When all is read: the facts of the mismatches that were remembered, and how many jobs are none. To be called once."""
-        mismatches = {number for number in self._placements.keys() | self._owned_lists.keys() if not self._is_verified(number)}
+        is_settled = Memo(lambda queue: self.prefilter.is_settled(queue, self._summary.totals))
+        those = self._placements.keys() | self._owned_lists.keys()
+        mismatches = {number for number in those if not self._is_verified(number, is_settled)}
         census = Census()
         by_group: dict[JobGroup, list[int | None]] = {}
         for number, (group, created_at, _) in self._records.items():
             if number not in mismatches:
-                by_group.setdefault(self._group_of.get(number, group), []).append(created_at)
-        for group, created in by_group.items():
-            times = [each for each in created if each is not None]
-            census.count_created(group.queue, str(group.state), times, self._now_ms, len(created) - len(times))
-        family = self._address.key_family
-        return (fact for entry in self._entries(mismatches) for fact in family.facts(entry, self._address.prefix)), census
+                created = self._created_at.get(number, created_at)
+                by_group.setdefault(self._group_of.get(number, group), []).append(created)
+        for group, moments in by_group.items():
+            times = [each for each in moments if each is not None]
+            census.count_created(group.queue, str(group.state), times, self._now_ms, len(moments) - len(times))
+        return facts_of_mismatches(self._entries(mismatches), self._address, self.prefilter), census
 
-    def _is_verified(self, number: int) -> bool:
+    def _is_verified(self, number: int, is_settled: Mapping[str, bool]) -> bool:
         record = self._records.get(number)
         if record is None or self._placements[number] or number in self._unverified:
             return False
-        return self.prefilter.is_settled(self._group_of.get(number, record[0]).queue, self._summary.totals)
+        return is_settled[self._group_of.get(number, record[0]).queue]
 
-    def _entries(self, mismatches: set[int]) -> Iterable[Entry]:
-        """What was remembered of these jobs, an entry for each."""
+    def _entries(self, mismatches: set[int]) -> Iterable[tuple[int, Entry]]:
+        """What was remembered of these jobs, an entry for each, with their numbers."""
         for number in mismatches:
             if number in self._records:
-                yield self._records[number][2]
-            yield from self._owned_lists.get(number, ())
+                yield number, self._records[number][2]
+            for entry in self._owned_lists.get(number, ()):
+                yield number, entry
         if mismatches:
             for entry, index_members in self._index_members:
                 for index, member in enumerate(index_members.numbers):
                     if member in mismatches:
-                        yield Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)
+                        yield member, Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)

@@ -6,6 +6,7 @@ engine then compares places claimed with places found by one number for each job
 those of all claimed. Only jobs where it is not zero, or that are not accepted, become facts, subjects and findings. A family
 whose records don't say where their jobs stand claims one index for each, ANYWHERE. One whose jobs have no keys, but are items of
 lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and no fact speaks of it.
+A list without which a job is not sound (a history) counts as a place, and may tell what the record doesn't (``owned_list``).
 
 A Prefilter never decides that something is wrong; it only says what need not be looked at. Hashes have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 from attrs import field, frozen
 
-from .fact import Entry, Subject
+from .fact import Entry, Fact, Subject
 from .job import State
 from .totals import Totals
 
@@ -91,7 +92,10 @@ class Accepted(NamedTuple):
     scores: Sequence[Sequence[float]]
     """In each of the indexes of their groups."""
     created_at: Sequence[int | None]
-    """Unix ms, as in Job."""
+    """Unix ms, as in Job; 0 where a list that belongs to the job tells (``OwnedList``)."""
+    others: Sequence[int] = ()
+    """Of each job the sum, below 2^64, of the placement hashes of all other places where it stands, of which jobs of one group
+    may have different ones (tags). Empty: there are none."""
 
     @classmethod
     def none(cls, rows: int) -> Accepted:
@@ -108,6 +112,21 @@ class Item(NamedTuple):
     """One without indexes."""
     created_at: int | None
     """Unix ms, as in Job."""
+
+
+class OwnedList(NamedTuple):
+    """A list that belongs to a job, and what it says of it."""
+
+    number: int
+    """Of the job."""
+    key: IndexKey | None = None
+    """The place that it stands for, which the job must claim; None: it makes no difference whether there is such a list."""
+    score: float = 0.0
+    """There."""
+    group: JobGroup | None = None
+    """That of the job, if its record does not tell."""
+    created_at: int | None = None
+    """When the job was created (Unix ms), if its record does not tell."""
 
 
 RecordColumns = Mapping[bytes, Sequence[bytes]]
@@ -133,6 +152,10 @@ class IndexMembers:
     """The job of each member, in order; None for a member that must be looked at more closely."""
     group: JobGroup | None = None
     """That of all members, if their records don't tell."""
+    is_optional: bool = False
+    """Whether jobs of one group may be in any number of such indexes."""
+    facts: Sequence[Fact] = ()
+    """What ``KeyFamily.facts`` states beside of the index itself, for the members that have a number: about no job of these."""
 
 
 class Prefilter(ABC):
@@ -180,11 +203,24 @@ class Prefilter(ABC):
         """
         return None
 
+    def is_owned_list(self, key: bytes) -> bool:
+        """Whether there is an ``owner`` of a key."""
+        return self.owner(key) is not None
+
+    def owned_list(self, entry: Entry, totals: Totals) -> OwnedList | None:
+        """What a list with an ``owner`` says, which does not expire; None for one that the rules must look at.
+
+        Adds what ``KeyFamily.tally`` adds for one that is not left to the rules.
+        """
+        number = self.owner(entry.key)
+        return None if number is None else OwnedList(number)
+
     @abstractmethod
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         """The subject of a job that ``accept`` has accepted: what ``KeyFamily.facts`` makes of its keys, joined.
 
-        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its indexes.
+        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its indexes,
+        but for those in optional ones, which are among ``owned``: an entry for each.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 

@@ -18,6 +18,7 @@ from . import acceptance, faults, reader, repairs, writer
 from .core import Core, parse_core
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, UNPREFIXED, state_indexes, version
+from .prefilter import QlessPrefilter
 from .related_keys import related_keys
 from .rules import RULES
 from .statistics import days
@@ -90,6 +91,9 @@ class Qless(KeyFamily):
         from .steering import QlessSteering  # and this where somebody steers
 
         return QlessSteering(self.live(prefix, DEFAULT_PREFIX))
+
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> QlessPrefilter:
+        return QlessPrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *UNPREFIXED)

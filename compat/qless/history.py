@@ -11,11 +11,12 @@ Called by ``record.py`` and the rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...schema.errors import MalformedValue
-from ...schema.text import load_loose_json, to_bytes
+from ...schema.text import load_loose_json, to_bytes, to_text
 from .. import lua_json
 
 Event = Mapping[str, Any]
@@ -137,3 +138,57 @@ def put_into(event: Event) -> str | None:
         return None
     queue = event.get("q", event.get("queue"))
     return queue if isinstance(queue, str) else None
+
+
+def last_queue(happened: Sequence[Event]) -> str:
+    """The queue that a job was last put into, as its history tells; empty if it does not."""
+    return next((name for event in reversed(happened) if (name := put_into(event))), "")
+
+
+# At a glance
+
+
+class Story(NamedTuple):
+    """What a history tells in which all entries are events, and whose first put is at a whole second."""
+
+    put: int
+    """When the job was first put, in seconds."""
+    was_popped: bool
+    is_done: bool
+    """The last of qless's own events says so."""
+    queue: str
+    """As ``last_queue``."""
+
+
+_TEXT = rb'"[^"\\\x00-\x1f]{0,200}"'
+_PLAIN = re.compile(
+    rb"\[([1-9][0-9]{0,11}),(?:"
+    rb'"put",\{"q(?:ueue)?":(' + _TEXT + rb")\}"
+    rb'|("popped"),\{"worker":' + _TEXT + rb"\}"
+    rb'|("done")|"timed-out"'
+    rb'|"failed",\{(?:"worker":' + _TEXT + rb',)?"group":' + _TEXT + rb"\}"
+    rb")\]"
+)
+"""Nearly all entries of nearly all histories, as qless writes them: the moment, and of a put the queue in quotes."""
+
+
+def story_of(entries: Sequence[bytes]) -> Story | None:
+    """What a list tells; None if an entry is no event, or if there is no first put at a whole second."""
+    found = list(map(_PLAIN.fullmatch, entries))
+    if not all(found):
+        return _story_of_events([event for event in read_list(entries) if event is not None], len(entries))
+    happened = [match.groups() for match in found if match is not None]
+    puts = [(when, queue[1:-1]) for when, queue, _, _ in happened if queue is not None]
+    if not puts:
+        return None
+    was_popped = any(popped is not None for _, _, popped, _ in happened)
+    queue = next((queue for _, queue in reversed(puts) if queue), b"")
+    return Story(int(puts[0][0]), was_popped, happened[-1][3] is not None, to_text(queue))
+
+
+def _story_of_events(events: Sequence[Event], entries: int) -> Story | None:
+    own = list(filter(is_own, events))
+    put = next((event["when"] for event in named(own, "put")), None)
+    if len(events) != entries or type(put) is not int:
+        return None
+    return Story(put, bool(named(own, "popped")), own[-1]["what"] == "done", last_queue(events))

@@ -8,7 +8,7 @@ Called by ``family.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
@@ -189,11 +189,11 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "record":
             _tally_record(fact, totals)
         case "history":
-            totals.count("generation", Generation.UNIFIED.name)
+            tally_history(totals)
         case "throttle" | "throttle_slots" | "throttle_pending":
             totals.count("generation", Generation.REQLESS.name)
         case "work" | "locks" | "scheduled" | "depends" | "throttled" | "recur":
-            _tally_place(fact, totals)
+            tally_members(fact.role, fact.queue or "", (fact.score or 0.0,), totals)
         case "group_list":
             totals.count("listed", fact.job_id or "", fact.index or 0)
         case "beats":
@@ -226,14 +226,22 @@ def _tally_record(fact: Fact, totals: Totals) -> None:
         totals.count("trace", "final")
 
 
-def _tally_place(fact: Fact, totals: Totals) -> None:
-    queue, score = fact.queue or "", fact.score or 0.0
+def tally_history(totals: Totals) -> None:
+    """Counts one history."""
+    totals.count("generation", Generation.UNIFIED.name)
+
+
+def tally_members(role: str, queue: str, scores: Sequence[float], totals: Totals) -> None:
+    """Counts jobs in an index of a queue with these scores: at least one."""
     totals.name("indexed", (queue,))
-    if fact.role == "work":
-        totals.count("work", queue)
-        totals.count("time part", time_part(score))
-    elif 0 < score < LATEST:
-        totals.maximum("newest", int(score))
+    if role == "work":
+        totals.count("work", queue, len(scores))
+        for score in scores:
+            totals.count("time part", time_part(score))
+        return
+    times = [int(score) for score in scores if 0 < score < LATEST]
+    if times:
+        totals.maximum("newest", max(times))
 
 
 def _tally_config(fact: Fact, totals: Totals) -> None:

@@ -123,12 +123,7 @@ class Record:
         queue = self.fields.get(b"queue", b"")
         if queue or self.state not in (State.COMPLETED, State.FAILED):
             return to_text(queue)
-        return _last_queue(self.events)
-
-
-def _last_queue(happened: tuple[Event, ...]) -> str:
-    """The queue that a job was last put into, as its history tells; empty if it does not."""
-    return next((name for event in reversed(happened) if (name := history.put_into(event))), "")
+        return history.last_queue(self.events)
 
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
@@ -307,7 +302,7 @@ def _events(job: Job) -> tuple[list[bytes], str]:
     try:
         own = history.write_list(job.history)
         logged = tuple(map(history.log_line, history.foreign(job.history)))
-        last_queue = _last_queue(job.history)
+        last_queue = history.last_queue(job.history)
         if own and logged == job.logs and (job.queue or not last_queue):
             return own, last_queue
     except MalformedValue:

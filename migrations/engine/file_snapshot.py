@@ -31,7 +31,7 @@ from ..columnar.hashes import read_hashes, read_lists
 from ..columnar.resp_views import RespReader
 from ..columnar.zsets import read_zset
 from ..fact_reader import FactReader, NewFactReader, ReadSummary
-from ..prefiltering_reader import has_prefilter
+from ..prefiltering_reader import facts_of_mismatches, has_prefilter
 from ..reading import SetAside, no_guess, read_all
 from ..scan import node, nothing_expires
 from ..throttle import UNTHROTTLED, Throttle
@@ -228,9 +228,8 @@ def _with_key_rows(snapshot: FileSnapshot, key_rows: KeyRows, path: str, progres
 
 def _verify(key_rows: KeyRows, path: str, bucket: int) -> str:
     """Finds and counts the verified jobs of a bucket, and makes facts of its mismatches."""
-    family, verified = key_rows.address.key_family, key_rows.verify(bucket)
-    entries = key_rows.mismatches(bucket, verified)
-    facts = (fact for entry in entries for fact in family.facts(entry, key_rows.address.prefix) if fact.job_id is not None)
+    verified = key_rows.verify(bucket)
+    facts = facts_of_mismatches(key_rows.mismatches(bucket, verified), key_rows.address, key_rows.prefilter())
     files = BY_JOB.write(facts, path, key_rows.buckets)
     return json.dumps({"census": key_rows.census(verified).to_json(), "facts": files, "verified": keep(verified, path)})
 

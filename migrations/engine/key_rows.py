@@ -25,16 +25,17 @@ from ...schema.connection.address import Address
 from ...schema.connection.pipeline import mapping
 from ...schema.fact import Entry, Fact
 from ...schema.memo import Memo
-from ...schema.prefilter import MIX, IndexKey, Item, JobGroup
+from ...schema.prefilter import MIX, WORD, IndexKey, Item, JobGroup, OwnedList
 from ..columnar.columns import DecodedKeys, Hashes, Lists, Zset
 from ..fact_reader import ReadSummary
 from ..prefiltering_reader import AcceptedRecords, PrefilteringReader
 from . import storage
-from .shuffle import ShuffleFile, buckets_of
+from .shuffle import ROUND_BYTES, LazyShuffleFile, buckets_of
 
 RECORD, INDEX_MEMBER, OWNED, UNVERIFIED = 1, 2, 4, 8
-"""What a key row is about: a record, a member of an index, a list that belongs to a job, or nothing but that the job is
-unverified, since facts say more about it than key rows do. A job that is an item of a list is its own record."""
+"""What a key row is about: a record, a member of an index, what a job may have any number of (a list that belongs to it, its
+entry in an optional index), or nothing but that the job is unverified, since facts say more about it than key rows do. A job that
+is an item of a list is its own record."""
 COLUMNS = {
     "number": pa.int64(),
     "kind": pa.int64(),
@@ -48,15 +49,12 @@ COLUMNS = {
     "shape": pa.int64(),
     "values": pa.list_(pa.field("element", pa.binary())),
 }
-"""``home`` is the group of a record, or of an index that tells it (``JobGroup.hash``), ``created_at`` that of a record. ``shape``
+"""``home`` is the group of a record, or of an index or list that tells it (``JobGroup.hash``); so is ``created_at``. ``shape``
 tells which fields a record has (``hash_of_names``), or in what key a member or an item is (``hash_of_key``). ``values`` are the
 values of these fields, a member, an item, or lines, and ``size`` their bytes. A member of a list has no ``score``, one of a set
 no ``index`` either."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
-ROWS = 160_000
-BYTES = 32 << 20
-"""When key rows go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
 HASHES_TOGETHER = 5_000
 """How many hashes are looked at together, at least: so many come over a wire at once, of a file in more parts."""
 UNVERIFIED_TOGETHER = 40_000
@@ -74,9 +72,9 @@ class KeyRowWriter(PrefilteringReader):
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, for_transfer: bool = False) -> None:
         super().__init__(address, now_ms, for_transfer=for_transfer)
         self._buckets = buckets
-        self._owned_lists: list[tuple[int, Entry]] = []
+        self._owned_lists: list[tuple[OwnedList, Entry]] = []
         self._unverified: list[int] = []
-        self._records, self._others = (_LazyFile(storage.new_name(folder), buckets) for _ in range(2))
+        self._records, self._others = (LazyShuffleFile(storage.new_name(folder), SCHEMA, buckets) for _ in range(2))
         """Rows of records, and all others: most rows of unverified jobs are among these."""
         self._batch = address.key_family.batch_prefilter(address.prefix, now_ms, for_transfer=for_transfer)
         self._pending_hashes: list[Hashes] = []
@@ -104,7 +102,7 @@ class KeyRowWriter(PrefilteringReader):
         self._pending_hashes.append(hashes)
         self._hash_rows += len(hashes)
         self._hash_bytes += hashes.size
-        if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= BYTES:
+        if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= ROUND_BYTES:
             yield from self._accept_pending(self._batch)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
@@ -234,6 +232,7 @@ class KeyRowWriter(PrefilteringReader):
                 np.array([index[group] for group in records.groups]),
                 [np.array(score, np.float64) for score in records.scores],
                 _dates(records.created_at),
+                _signed(records.others) if records.others else 0,
             )
         )
 
@@ -253,15 +252,16 @@ class KeyRowWriter(PrefilteringReader):
             indexes = None if entry.redis_type == "set" else np.array(known) + entry.offset
             if entry.redis_type == "zset":
                 members, scores = map(list, zip(*members, strict=True))
-            columns = numbers, indexes, scores, pa.array(members, pa.binary())
+            kind = OWNED if index_members.is_optional else INDEX_MEMBER
+            columns = numbers, indexes, scores, pa.array(members, pa.binary()), kind
             self._others.add(_members(entry.key, index_members.key, group.hash if group else 0, *columns))
-        return self.of_index_members(entry, known)
+        return self.of_index_members(entry, known, index_members.facts)
 
     def _note_groups(self, groups: Iterable[JobGroup]) -> None:
         self._summary.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
 
-    def add_owned_list(self, number: int, entry: Entry) -> None:
-        self._owned_lists.append((number, entry))
+    def add_owned_list(self, owned: OwnedList, entry: Entry) -> None:
+        self._owned_lists.append((owned, entry))
         if len(self._owned_lists) >= OWNED_TOGETHER:
             self._flush_owned_lists()
 
@@ -272,6 +272,7 @@ class KeyRowWriter(PrefilteringReader):
 
     def _flush_owned_lists(self) -> None:
         if self._owned_lists:
+            self._note_groups({owned.group for owned, _ in self._owned_lists if owned.group is not None})
             self._others.add(_owned_lists(self._owned_lists))
             self._owned_lists = []
 
@@ -284,39 +285,6 @@ class KeyRowWriter(PrefilteringReader):
             self._unverified = []
 
 
-class _LazyFile:
-    """A file of key rows, which is there once there are any."""
-
-    def __init__(self, path: str, buckets: int) -> None:
-        self._path = path
-        self._buckets = buckets
-        self._file: ShuffleFile | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= ROWS or self._bytes >= BYTES:
-            self._write()
-
-    def close(self) -> list[str]:
-        """Completes the file; gives its path, if it is there."""
-        self._write()
-        if self._file is None:
-            return []
-        self._file.close()
-        return [self._path]
-
-    def _write(self) -> None:
-        if self._waiting:
-            self._file = self._file or ShuffleFile(self._path, SCHEMA, self._buckets)
-            self._file.write(*self._waiting)
-            self._waiting = []
-            self._rows = self._bytes = 0
-
-
 def _records(
     keys: pa.Array,
     numbers: Any,
@@ -327,12 +295,13 @@ def _records(
     at_group: Any,
     scores: Sequence[Any],
     created_at: pa.Array,
+    others: Any = 0,
 ) -> pa.RecordBatch:
     """The key rows of records; each takes away the placement hashes of all places that it claims.
 
     ``field_set``: the hashes of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where
     those of each begin, and the last end. ``at_group``: which of the groups is that of each; ``scores``: for each index of a
-    group, those there.
+    group, those there; ``others``: the sum of the hashes of all other places (int64).
     """
     rows = len(keys)
     bases = np.array([[index_key.base for index_key in group.index_keys] for group in groups], np.uint64)
@@ -342,7 +311,7 @@ def _records(
         rows,
         number=pa.array(numbers, pa.int64()),
         kind=_same(RECORD, rows, pa.int64()),
-        mark=pa.array(-np.add.reduce(claimed, axis=1)),
+        mark=pa.array(-(np.add.reduce(claimed, axis=1) + others)),
         home=pa.array(np.array([group.hash for group in groups], np.int64)[at_group]),
         created_at=created_at,
         key=keys,
@@ -375,7 +344,14 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
 
 
 def _members(
-    key: bytes, index_key: IndexKey, group: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array
+    key: bytes,
+    index_key: IndexKey,
+    group: int,
+    numbers: Any,
+    indexes: Any,
+    scores: Any,
+    members: pa.Array,
+    kind: int = INDEX_MEMBER,
 ) -> pa.RecordBatch:
     """The key rows of members of an index: a list has no ``scores``, a set no ``indexes`` either; ``group`` may be 0: untold."""
     rows = len(members)
@@ -383,7 +359,7 @@ def _members(
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
-        kind=_same(INDEX_MEMBER, rows, pa.int64()),
+        kind=_same(kind, rows, pa.int64()),
         mark=pa.array(placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), hashed)),
         home=_same(group, rows, pa.int64()),
         key=_same(key, rows, pa.binary()),
@@ -394,13 +370,22 @@ def _members(
     )
 
 
-def _owned_lists(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
+def _owned_lists(those: Sequence[tuple[OwnedList, Entry]]) -> pa.RecordBatch:
     """The key rows of lists that belong to jobs."""
-    entries = [entry for _, entry in those]
+    lists, entries = zip(*those, strict=True)
+    places = [owned.key for owned in lists]
+    bases, factors = (np.array([getattr(key, name, 0) for key in places], np.uint64) for name in ("base", "factor"))
+    # Where a list stands for no place, nothing is added up.
+    marks = placement_hashes(bases, factors, np.array([owned.score for owned in lists], np.float64))
+    marks[[key is None for key in places]] = 0
+    hashes = Memo(attrgetter("hash"))
     return _batch(
         len(those),
-        number=pa.array([number for number, _ in those], pa.int64()),
+        number=pa.array([owned.number for owned in lists], pa.int64()),
         kind=_same(OWNED, len(those), pa.int64()),
+        mark=pa.array(marks),
+        home=pa.array([0 if owned.group is None else hashes[owned.group] for owned in lists], pa.int64()),
+        created_at=pa.array([owned.created_at or 0 for owned in lists], pa.int64()),
         key=pa.array([entry.key for entry in entries], pa.binary()),
         index=pa.array([entry.offset for entry in entries], pa.int64()),
         values=pa.array([entry.value for entry in entries], COLUMNS["values"]),
@@ -414,6 +399,11 @@ def placement_hashes(bases: Any, factors: Any, scores: Any) -> Any:
         found = (found ^ found >> np.uint64(30)) * np.uint64(MIX[0])
         found = (found ^ found >> np.uint64(27)) * np.uint64(MIX[1])
         return (found ^ found >> np.uint64(31)).view(np.int64)
+
+
+def _signed(hashes: Sequence[int]) -> Any:
+    """Sums of placement hashes as signed numbers."""
+    return np.array([each % WORD for each in hashes], np.uint64).view(np.int64)
 
 
 def hash_of_names(names: Iterable[bytes]) -> int:

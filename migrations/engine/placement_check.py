@@ -134,14 +134,15 @@ class KeyRows:
             census.count_created(*self.groups[group], times, self.now_ms, len(created_at) - len(times))
         return census
 
-    def mismatches(self, bucket: int, verified: Verified) -> Iterator[Entry]:
-        """What the key rows of all jobs but the verified ones hold, an entry for each."""
+    def mismatches(self, bucket: int, verified: Verified) -> Iterator[tuple[int, Entry]]:
+        """What the key rows of all jobs but the verified ones hold, an entry for each, with the number of its job."""
         end = 0
         for batch in self._read(bucket):
             start, end = end, end + batch.num_rows
             those = verified.owners[start:end] == MISMATCH
             if those.any():
-                yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
+                for cells in batch.filter(pa.array(those)).to_pylist():
+                    yield cells["number"], self._entry(cells)
 
     def batches(
         self, bucket: int, only: Collection[tuple[str, str]] | None = None, times: int = 1
@@ -191,7 +192,7 @@ class KeyRows:
         kind, index, shape = (key_rows.column(name).fill_null(0).to_numpy() for name in ("kind", "index", "shape"))
         views = _RowViews.of(key_rows, index)
         kind = np.where(job == NOT_HERE, 0, kind)
-        # Each job has one record, and is in as many indexes as all others, those of one group in the same.
+        # Each job has one record, and is in as many indexes as all others, those of one group in the same, but for optional ones.
         of_records = np.flatnonzero(kind == RECORD)
         records: Any = np.empty(len(groups), np.int64)
         records[job[of_records]] = of_records
@@ -242,6 +243,8 @@ class _RowViews:
     ends: Any
     """Where the values of each key row begin among these, and where those of the last end."""
     scores: Any
+    are_scored: Any
+    """Whether a key row has a score (bool)."""
     indexes: Any
 
     @classmethod
@@ -249,8 +252,9 @@ class _RowViews:
         """What all of these hold. ``indexes``: the column of that name."""
         key, values = (_array(key_rows.column(name)) for name in ("key", "values"))
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-        scores = key_rows.column("score").fill_null(0).to_numpy()
-        return cls(BinaryViews.from_arrow(key), BinaryViews.from_arrow(values.values), ends, scores, indexes)
+        score = key_rows.column("score")
+        scores, are_scored = score.fill_null(0).to_numpy(), score.is_valid().to_numpy()
+        return cls(BinaryViews.from_arrow(key), BinaryViews.from_arrow(values.values), ends, scores, are_scored, indexes)
 
     def columns(self, rows: Any, names: Sequence[bytes]) -> dict[bytes, BinaryViews]:
         """The fields of records that have these."""
@@ -265,7 +269,8 @@ class _RowViews:
         """What belongs to jobs. ``owned``: how many of these each has."""
         counts = self.ends[rows + 1] - self.ends[rows]
         items = np.repeat(self.ends[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return OwnedLists(self.keys.take(rows), self.indexes[rows], counts, self.values.take(items), owned)
+        scores = np.where(self.are_scored[rows], self.scores[rows], np.nan)
+        return OwnedLists(self.keys.take(rows), self.indexes[rows], counts, self.values.take(items), owned, scores)
 
 
 def _sorted(rows: Any, *columns: Any) -> Any:

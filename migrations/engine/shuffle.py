@@ -30,6 +30,10 @@ MOST_UNCOMPRESSED = 128
 third, would take longer than all else that is done with them here."""
 TRAILER_BYTES = 64 << 10
 """What is read of a file's end at first: most often it has all positions."""
+ROUND_ROWS = 160_000
+ROUND_BYTES = 32 << 20
+"""When rows of a lazy file are written: what is done once for each bucket would take a third of the time if it were done more
+often."""
 NOTHING = -1
 """The position of a batch that would be empty."""
 
@@ -95,6 +99,40 @@ class ShuffleFile:
         self._writer.close()
         self._file.write(np.array([*self._positions, len(self._positions)], np.int64).tobytes())
         self._file.close()
+
+
+class LazyShuffleFile:
+    """The same, but that the file is there once there are any rows, and that they are written many at once."""
+
+    def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
+        self._path = path
+        self._schema = schema
+        self._count = count
+        self._file: ShuffleFile | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= ROUND_ROWS or self._bytes >= ROUND_BYTES:
+            self._write()
+
+    def close(self) -> list[str]:
+        """Completes the file; gives its path, if it is there."""
+        self._write()
+        if self._file is None:
+            return []
+        self._file.close()
+        return [self._path]
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._file = self._file or ShuffleFile(self._path, self._schema, self._count)
+            self._file.write(*self._waiting)
+            self._waiting = []
+            self._rows = self._bytes = 0
 
 
 def read_bucket(paths: Iterable[str], bucket: int, count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

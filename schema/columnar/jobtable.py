@@ -9,6 +9,7 @@ steps of migrations/engine/.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise, repeat, starmap
 from typing import Any
@@ -39,7 +40,10 @@ class Members:
 
 @frozen(eq=False)
 class OwnedLists:
-    """The lists that belong to some jobs: the keys of one job after those of the other, the items of one key after the other."""
+    """The lists that belong to some jobs, and their entries in optional indexes.
+
+    The keys of one job stand after those of the other, the items of one key after the other.
+    """
 
     keys: BinaryViews
     offsets: Any
@@ -49,6 +53,8 @@ class OwnedLists:
     items: BinaryViews
     owned: Any
     """How many of the keys each job has (int64)."""
+    scores: Any = None
+    """Of the one item of each key that is a zset; NaN for lists (float64). None: all are lists."""
 
     def lines(self) -> BinaryLists:
         """All items of each job."""
@@ -60,15 +66,24 @@ class OwnedLists:
         """Those of some of the jobs (bool)."""
         keys = np.repeat(rows, self.owned)
         items = self.items.take(np.repeat(keys, self.counts))
-        return OwnedLists(self.keys.take(keys), self.offsets[keys], self.counts[keys], items, self.owned[rows])
+        scores = None if self.scores is None else self.scores[keys]
+        return OwnedLists(self.keys.take(keys), self.offsets[keys], self.counts[keys], items, self.owned[rows], scores)
 
     def entries(self) -> Iterator[list[Entry]]:
         """Those of each job."""
         items, ends = self.items.to_list(), np.append(0, np.cumsum(self.counts)).tolist()
         values = (items[start:end] for start, end in pairwise(ends))
-        entries = map(Entry, self.keys.to_list(), repeat("list"), values, repeat(None), self.offsets.tolist())
+        scores = [math.nan] * len(self.keys) if self.scores is None else self.scores.tolist()
+        entries = map(_owned_entry, self.keys.to_list(), values, self.offsets.tolist(), scores)
         for owned in self.owned.tolist():
             yield [next(entries) for _ in range(owned)]
+
+
+def _owned_entry(key: bytes, items: list[bytes], offset: int, score: float) -> Entry:
+    """A list, or with a score that is a number the one member of a zset."""
+    if math.isnan(score):
+        return Entry(key, "list", items, None, offset)
+    return Entry(key, "zset", [(items[0], score)], None, offset)
 
 
 @frozen(eq=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -14,20 +16,24 @@ from ferryman.compat.kombu import FAMILY as KOMBU
 from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
+from ferryman.compat.qless import FAMILY as QLESS
+from ferryman.compat.qless.generate import generate as qless_jobs
 from ferryman.migrations.columnar.columns import NO_TTL, Hashes
 from ferryman.migrations.engine import Census, Engine, key_rows
 from ferryman.migrations.engine.file_snapshot import take
+from ferryman.migrations.engine.key_row_jobs import KeyRowJobs
 from ferryman.migrations.engine.key_rows import KeyRowWriter, hash_of_names, placement_hashes
 from ferryman.migrations.engine.runner import InProcess
 from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
 from ferryman.schema.connection.address import Address
+from ferryman.schema.fact import Fact, Subject
 from ferryman.schema.job import State
 from ferryman.schema.prefilter import IndexKey
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
-from ferryman.testing.keyspaces import store
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,3 +152,42 @@ def test_messages_in_lists_are_left_out_too(engine: SparkEngine, server: Server,
     client.save()
     path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
     assert audited(engine, Address.parse(f"ferryman+rdb://{path}?family=kombu&db=0")) == expected
+
+
+def name(finding: Finding) -> tuple[str, str | None, str]:
+    return finding.rule, finding.job_id, finding.key
+
+
+def facts_by_job(subjects: Iterable[Subject]) -> dict[str, Counter[Fact]]:
+    return {subject.job_id: Counter(subject.facts) for subject in subjects if not subject.scope}
+
+
+def test_jobs_with_histories_and_tags_are_left_out_too(engine: SparkEngine, server: Server, tmp_path: Path) -> None:
+    """Without its history, or with another one, a job is looked at, and so is a tag of which only sound jobs are left."""
+    client, jobs = server.client(), list(qless_jobs(800, 13, NOW))
+    store(client, QLESS, "ql", jobs, NOW)
+    source = Address.parse(server.url(0, family="qless"))
+    snapshot = take(InProcess(), source, NOW, str(tmp_path / "facts"), 3)
+    assert snapshot.accepted.jobs > 640
+    read = take(InProcess(), source, NOW, str(tmp_path / "all"), 3, prefiltering=False)
+    assert snapshot.totals == read.totals
+    transferred = take(InProcess(), source, NOW, str(tmp_path / "transferred"), 3, for_transfer=True)
+    subjects = [
+        *(subject for bucket in range(3) for subject in transferred.facts.subjects(bucket)),
+        *(each for bucket in range(3) for each in KeyRowJobs(transferred.keyspace, transferred.key_rows, bucket).subjects()),
+    ]
+    of_facts = [subject for bucket in range(3) for subject in read.facts.subjects(bucket)]
+    assert facts_by_job(subjects) == facts_by_job(of_facts)
+    inject_all(client, QLESS, "ql", jobs, NOW)
+    expected = audited(LocalEngine(), source)
+    assert {finding.rule for finding in expected[0]} >= QLESS.injectable
+    plain = read_keyspace(QLESS, dump(client).values(), "ql", NOW).findings()
+    assert Counter(map(name, expected[0])) == Counter(map(name, plain))
+    assert audited(engine, source) == expected
+    for key in client.scan_iter():
+        client.persist(key)  # at that moment it would have gone from a file
+    findings, census = audited(LocalEngine(), source)
+    client.save()
+    path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
+    in_file = Address.parse(f"ferryman+rdb://{path}?family=qless&db=0")
+    assert audited(engine, in_file) == (findings, evolve(census, unconfirmed=0)), "which need not be read again"

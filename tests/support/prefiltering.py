@@ -30,7 +30,7 @@ class AcceptedRecord(NamedTuple):
 
 def accept(prefilter: Prefilter, record: Mapping[bytes, bytes], key: bytes = b"") -> AcceptedRecord | None:
     """None where the rules must look."""
-    groups, scores, created_at = prefilter.accept({name: [value] for name, value in record.items()}, [key])
+    groups, scores, created_at, _ = prefilter.accept({name: [value] for name, value in record.items()}, [key])
     return None if groups[0] is None else AcceptedRecord(groups[0], tuple(column[0] for column in scores), created_at[0])
 
 

@@ -123,7 +123,7 @@ def test_records_are_accepted_together_as_one_by_one(those) -> None:
     names = set.intersection(*map(set, records))
     records = [{name: record[name] for name in names} for record in records]
     columns = {name: [record[name] for record in records] for name in names}
-    groups, scores, created_at = prefilter.accept(columns, [b""] * len(records))
+    groups, scores, created_at, _ = prefilter.accept(columns, [b""] * len(records))
     for row, record in enumerate(records):
         accepted = accept(prefilter, record)
         assert groups[row] == (accepted and accepted.group)

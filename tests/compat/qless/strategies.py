@@ -43,6 +43,27 @@ histories = st.sampled_from(
         b"[[[[]]]]",
     ]
 )
+_names_in_events = st.text(st.sampled_from("q[{\xff/ü\x7f,:"), max_size=4).map(str.encode)
+event_texts = st.one_of(
+    histories,
+    st.builds(
+        lambda when, what, name, text: b'[%b,"%b",{"%b":"%b"}]' % (when, what, name, text),
+        st.sampled_from([b"1795263768", b"0", b"-5", b"007", b"1.5", b"1e3", b"999999999999", b"9999999999999", b"9" * 20]),
+        st.sampled_from([b"put", b"popped", b"done", b"failed", b"note"]),
+        st.sampled_from([b"q", b"queue", b"worker", b"group", b"what"]),
+        st.one_of(_names_in_events, st.sampled_from([b"", b"\xff", b"a\\/b", b"\\ud83d", b'"', b"\n", b"[" * 600, b"x" * 201])),
+    ),
+    st.sampled_from(
+        [
+            b'[1795263768,"done"]',
+            b'[1795263769,"timed-out"]',
+            b'[1795263768,"failed",{"worker":"w","group":"g"}]',
+            b'[1795263768,"failed",{"group":"g"}] ',
+            b'[1795263768,"popped",{"worker":"w"}]',
+            b'[1795263768,"put",{"q":"q"}],[1795263768,"done"]',
+        ]
+    ),
+)
 texts = st.one_of(
     numbers,
     histories,

@@ -14,43 +14,7 @@ from hypothesis import strategies as st
 from ...support.captures import Capture, captures
 from ...support.effort import examples
 from . import strategies
-
-NOW = 1_800_000_000_000
-PUT = 1_799_999_000
-FAILURE = b'{"group":"g","message":"m","when":%d,"worker":"w"}' % PUT
-STANDING = {
-    "waiting": (b"ql:q:q-work", "zset", [(b"1", 5 - PUT / 1e10)]),
-    "scheduled": (b"ql:q:q-scheduled", "zset", [(b"1", PUT + 5000.0)]),
-    "complete": (b"ql:completed", "zset", [(b"1", float(PUT))]),
-    "failed": (b"ql:f:g", "list", [b"1"]),
-}
-
-
-def sound(word: str, **more: bytes) -> dict[bytes, Entry]:
-    """The keys of a job that qless has written, by their names."""
-    fields = {
-        b"jid": b"1",
-        b"klass": b"K",
-        b"data": b"{}",
-        b"priority": b"5",
-        b"tags": b'["a"]',
-        b"state": word.encode(),
-        b"queue": b"" if word == "complete" else b"q",
-        b"retries": b"5",
-        b"remaining": b"5",
-        b"worker": b"",
-        b"expires": b"0",
-        b"time": b"%d.25" % PUT,
-        b"failure": FAILURE if word == "failed" else b"{}",
-        **{name.encode(): value for name, value in more.items()},
-    }
-    keys = [
-        Entry(b"ql:j:1", "hash", fields),
-        Entry(b"ql:j:1-history", "list", [b'[%d,"put",{"q":"q"}]' % PUT]),
-        Entry(*STANDING[word]),
-        Entry(b"ql:t:a", "zset", [(b"1", float(PUT))]),
-    ]
-    return {entry.key: entry for entry in keys}
+from .keyspaces import NOW, PUT, STANDING, sound
 
 
 def accepted(keys: Iterable[Entry]) -> int:
