@@ -1,8 +1,8 @@
-"""Sound bee jobs at a glance: those that wait or have ended, and are tied to no other job, in which no rule here can find anything.
+"""Sound bee jobs at a glance: those that wait or have ended, and that no other job speaks of, in which no rule can find anything.
 
-Careful in one direction only: jobs that run, that die, that have tags, a hash, a parent or others that wait for them, and
-what is late are left to the rules, and may well be sound. tests/compat/bee/test_prefilter.py holds every rule against it. Called by
-``family.py``.
+The sets of a job's tags count as places, and so does the list of its hash, as long as the job is alone there. Careful in one
+direction only: jobs that run or die, children, jobs that others wait for or are equal to, and what is late are left to the rules,
+and may well be sound. tests/compat/bee/test_prefilter.py holds every rule against it. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from itertools import pairwise
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
-from ...schema.jobnumber import number_of
+from ...schema.jobnumber import number_of, number_of_raw
 from ...schema.memo import Memo
-from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
-from ...schema.text import to_text
+from ...schema.prefilter import WORD, Accepted, IndexKey, IndexMembers, JobGroup, Member, OwnedList, Prefilter, RecordColumns
+from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from .. import lua_json
 from ..numbers import parse_int, score_to_int
 from ..overflow import FIELD, why_unreadable
 from .history import fitting
-from .keys import EARLIEST_TIME, ROLE_OF, UNFINISHED, layout
+from .keys import EARLIEST_TIME, ROLE_OF, UNFINISHED, hashed, layout
 from .reader import trace_of
+from .record import tag_names
 from .rules.placement import AHEAD_MS, OVERDUE_MS
 from .rules.record import NEEDED, USUAL, wrong_options
 
 FIELDS = frozenset({b"jid", *NEEDED, *USUAL})
 """The fields without which no job is accepted."""
 
-TIES = frozenset({b"hash", b"parent", b"dependants", b"duplicate"})
-"""The fields of jobs that other keys and other jobs must speak of."""
+TIES = frozenset({b"parent", b"dependants", b"duplicate"})
+"""The fields of jobs that are tied to others."""
 
 STATES = {
     "queued": State.WAITING,
@@ -42,10 +43,8 @@ STATES = {
 }
 """The states of the jobs that may be accepted, by status."""
 
-INDEXES = frozenset(ROLE_OF[word] for word in STATES)
-"""The roles of the sorted sets in which they stand."""
-
-NO_TAGS = frozenset({b"{}", b"[]"})
+INDEXES = {**{ROLE_OF[word]: "zset" for word in STATES}, "tag": "set"}
+"""The Redis types of the indexes in which they stand, by role: one of the sorted sets, and the sets of any number of tags."""
 
 
 class BeePrefilter(Prefilter):
@@ -58,12 +57,14 @@ class BeePrefilter(Prefilter):
         """Scores that no member may be below, by role: elsewhere it is EARLIEST_TIME."""
         self._latest = {"queue": now_ms + AHEAD_MS}
         """Scores that no member may be above, by role."""
+        self._list_head = self._layout.key("hashes", hashed="")
         self._groups = Memo(self._group)
         self._indexes = Memo(self._index)
+        self._tagged = Memo(self._hash_of_tags)
         self._most_retries = Memo(_most_retries)
 
     def record(self, key: bytes) -> int | None:
-        return self.number(to_text(key[len(self._head) :]), "") if self.is_record(key) else None
+        return number_of_raw(key[len(self._head) :]) if self.is_record(key) else None
 
     def is_record(self, key: bytes) -> bool:
         return key.startswith(self._head)
@@ -77,18 +78,20 @@ class BeePrefilter(Prefilter):
         start = len(self._head)
         names = (b"jid", b"queue", b"status", b"tags", b"options", b"retries", b"history")
         groups: list[JobGroup | None] = []
+        others: list[int] = []
         for key, job_id, queue, word, tags, options, retries, history in zip(keys, *map(records.__getitem__, names), strict=True):
             group, status = self._groups[queue, word]
-            made = parse_int(retries)
+            made, tagged = parse_int(retries), self._tagged[tags]
             is_sound = (
                 group is not None
                 and job_id == key[start:]
-                and tags in NO_TAGS
+                and tagged is not None
                 and made is not None
                 and 0 <= made <= self._most_retries[options]
                 and _fits(history, status, group.state)
             )
             groups.append(group if is_sound else None)
+            others.append(tagged or 0)
         created_at = list(map(parse_int, records[b"submitted"]))
         for row, created in enumerate(created_at):
             if created is None:
@@ -100,26 +103,48 @@ class BeePrefilter(Prefilter):
         for row, raw in enumerate(records.get(FIELD, ())):
             if why_unreadable(raw) is not None:
                 groups[row] = None
-        return Accepted(groups, ([0.0] * len(keys),), created_at)
+        for row, unique_key in enumerate(records.get(b"hash", ())):
+            own = self._layout.key("hashes", hashed=hashed(to_text(records[b"queue"][row]), to_text(unique_key)))
+            others[row] = (others[row] + _hash_of_place(own)) % WORD
+        return Accepted(groups, ([0.0] * len(keys),), created_at, others)
 
     def index_members(self, entry: Entry) -> IndexMembers | None:
-        index = self._indexes[entry.key] if entry.ttl_ms is None and entry.redis_type == "zset" else None
+        index = self._indexes[entry.key, entry.redis_type] if entry.ttl_ms is None else None
         if index is None:
             return None
         index_key, role, _ = index
+        if role == "tag":
+            return IndexMembers(index_key, list(map(number_of_raw, entry.value)), is_optional=True)
         earliest, latest = self._earliest.get(role, EARLIEST_TIME), self._latest.get(role, float("inf"))
         numbers = (
-            number_of("", to_text(member)) if earliest <= score <= latest and score_to_int(score) is not None else None
+            number_of_raw(member) if earliest <= score <= latest and score_to_int(score) is not None else None
             for member, score in entry.value
         )
         return IndexMembers(index_key, list(numbers))
+
+    def is_owned_list(self, key: bytes) -> bool:
+        return key.startswith(self._list_head)
+
+    def owned_list(self, entry: Entry, totals: Totals) -> OwnedList | None:
+        if entry.offset or len(entry.value) != 1:
+            return None
+        return OwnedList(number_of_raw(entry.value[0]), IndexKey(entry.key, is_scored=False))
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         job_id = to_text(key[len(self._head) :])
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, values=record)]
         for index, member, score, rank in members:
-            _, role, queue = self._indexes[index]
+            _, role, queue = self._indexes[index, "zset"]
             facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, None, member, score, rank))
+        for entry in owned:
+            (member,) = entry.value
+            if self.is_owned_list(entry.key):
+                label = to_text(entry.key[len(self._list_head) :])
+                place = FactKind.PLACE, "hashes", entry.key, "list", job_id
+                facts.append(Fact(*place, label=label, member=member, index=0, values=(b"1",)))
+            else:
+                _, role, tag = self._indexes[entry.key, "set"]
+                facts.append(Fact(FactKind.NOTE, role, entry.key, "set", job_id, label=tag, member=member))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
@@ -130,22 +155,37 @@ class BeePrefilter(Prefilter):
                 totals.count("trace", trace, number)
 
     def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        """Of the members of these sets nothing is counted."""
+        """Of the members of indexes nothing is counted."""
 
-    def _index(self, key: bytes) -> tuple[IndexKey, str, str] | None:
-        """A sorted set of jobs that may be accepted, with its role and its queue; None for any other key."""
-        match = self._layout.parse(key, "zset")
+    def _index(self, key_and_type: tuple[bytes, str]) -> tuple[IndexKey, str, str] | None:
+        """An index with its role, and its queue or tag; None for any other key."""
+        match = self._layout.parse(*key_and_type)
         if match is None or match.role not in INDEXES:
             return None
-        return IndexKey(key, is_scored=False), match.role, match.fields["queue"]
+        (name,) = match.fields.values()
+        return IndexKey(key_and_type[0], is_scored=False), match.role, name
 
     def _group(self, queue_and_word: tuple[bytes, bytes]) -> tuple[JobGroup | None, str]:
         """The group of all jobs of a queue with a status, and that; no group where a rule must look."""
         queue, word = map(to_text, queue_and_word)
         if word not in STATES:
             return None, word
-        index = self._indexes[self._layout.key(ROLE_OF[word], queue=queue)]
+        index = self._indexes[self._layout.key(ROLE_OF[word], queue=queue), "zset"]
         return (None if index is None or index[2] != queue else JobGroup(queue, STATES[word], (index[0],))), word
+
+    def _hash_of_tags(self, raw: bytes) -> int | None:
+        """The sum of the placement hashes of a job's tags; None where they can't be read, or a key can't have such a name."""
+        if lua_json.as_list(raw) is None:
+            return None
+        tags = set(tag_names(raw))
+        if any(to_text(to_bytes(tag)) != tag for tag in tags):
+            return None
+        return sum(_hash_of_place(self._layout.key("tag", tag=tag)) for tag in tags) % WORD
+
+
+def _hash_of_place(key: bytes) -> int:
+    """That of standing in a key that has no scores."""
+    return IndexKey(key, is_scored=False).placement_hash(0.0)
 
 
 def _most_retries(raw: bytes) -> float:
