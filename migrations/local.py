@@ -22,7 +22,7 @@ from .engine.memory_engine import MemoryEngine
 from .engine.memory_snapshot import PARTITION
 from .engine.storage import is_url
 from .plan import Plan
-from .prefiltering_reader import has_prefilter
+from .prefiltering_reader import has_prefilter, has_tables
 from .queues import QueueStatus
 from .source import open_source
 from .store import open_store
@@ -35,8 +35,8 @@ SMALL_BYTES = 32 << 20
 """Up to so many keys, in so much of a server's memory, are carried before processes have loaded what they need, for a second."""
 SMALL_AUDIT = 4
 """How many times as many are audited meanwhile, where a prefilter spares the rules most jobs."""
-SMALL_UNFILTERED = 3
-"""How many times as many are carried meanwhile of a family without one: two processes gain little where each job is looked at."""
+SMALL_SINGLY = 3
+"""How many times as many are carried meanwhile of a family whose jobs are read one by one: two processes gain little then."""
 COLUMNAR = ("numpy", "numba", "pyarrow")
 """What the extra ``columnar`` installs."""
 
@@ -56,7 +56,7 @@ class LocalEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        times = SMALL_AUDIT if has_prefilter(source) else SMALL_UNFILTERED
+        times = SMALL_AUDIT if has_prefilter(source) else SMALL_SINGLY
         return self._for(source, times=times).audit(source, now_ms, report, progress)
 
     def migrate(
@@ -95,7 +95,7 @@ class LocalEngine:
         """Who carries these. ``in_memory``: as an earlier run did. ``times``: of so many times as many keys."""
         is_by_processes = in_memory is False
         if in_memory is None:
-            times = times or (1 if has_prefilter(source) else SMALL_UNFILTERED)
+            times = times or (1 if has_tables(source) else SMALL_SINGLY)
             in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in (source, *others))
         if is_by_processes and not has_columnar():
             raise UsageError("the unfinished migration was begun by processes, which need pip install 'ferryman[columnar]'")

@@ -1,4 +1,4 @@
-"""Who carries ten thousand keys: processes, if a prefilter makes them quick; else this process, which begins at once."""
+"""Who carries ten thousand keys: processes, if tables make them quick; else this process, which begins at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _processes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_processes_tell")
-def test_ten_thousand_keys_are_carried_by_processes_only_where_there_is_a_prefilter(server: Server) -> None:
+def test_ten_thousand_keys_are_carried_by_processes_only_where_jobs_are_read_as_tables(server: Server) -> None:
     kue, bee = (Address.parse(server.url(family=family)) for family in ("kue", "bee"))
     for address in (kue, bee):
         generate_keyspace(address, KeyspaceSpec(5, 1, NOW))

@@ -1,10 +1,10 @@
 """Acks: finished deliveries on their way to the server.
 
 Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
-taken together has been handed out. If there is a next take to make, that call acks what its own queue has pending, and what others
-have goes in the same round trip. At any other time an ack is sent before ``basic_ack`` returns. An event loop keeps acks back for
-LINGER while its workers have enough to do, so that a few leave together. No ack waits longer than FLUSH_AFTER: the renewer's thread
-sends what a slow callback keeps back.
+taken together has been handed out. If there is a next take to make, it acks what its own queue has pending, and what others have
+goes in the same round trip. At any other time an ack is sent before ``basic_ack`` returns. An event loop keeps acks back for
+LINGER while its workers have enough to do, so that a few leave together. No ack waits longer than FLUSH_AFTER: the renewer's
+thread sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
