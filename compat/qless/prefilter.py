@@ -71,9 +71,8 @@ DONE = IndexKey(b"done", is_scored=False)
 PENDING = IndexKey(b"pending", is_scored=False)
 """Any throttle for which a job waits."""
 
-LARGEST_WHOLE = 2**31
-"""Whole priorities up to here leave the fraction of a score to the time."""
 PART_SLACK = 0.01
+"""More than what a score loses of the time when it is rounded."""
 
 _Where = tuple[JobGroup, int, int]
 """Where a job claims to stand: the group, when it was created if the record tells, and the sum of hashes of all other places."""
@@ -287,9 +286,9 @@ def _completed(queue: str) -> JobGroup:
 
 
 def _is_whole(priority: bytes) -> bool | None:
-    """Whether a priority is a whole number, and not too large; None if it is no number at all."""
+    """Whether a priority is a whole number, which leaves the fraction of a score to the time; None if it is no number at all."""
     number = parse_number(priority)
-    return None if number is None else abs(number) <= LARGEST_WHOLE and number == int(number)
+    return None if number is None else number == int(number)
 
 
 def _is_unclear(score: float) -> bool:

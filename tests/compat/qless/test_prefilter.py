@@ -189,6 +189,28 @@ def test_jobs_that_no_rule_refuses_are_accepted_for_a_transfer_alone(changes, sc
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
 
 
+@pytest.mark.parametrize("priority", [b"0", b"-7", b"2.0", b"1e15", b"-4503599627370497", b"9007199254740993", b"1e300"])
+def test_a_score_that_counts_time_the_other_way_is_found_at_any_priority(priority: bytes) -> None:
+    for part in (0.1299, 0.13, 0.1301, 0.18, 0.2499, 0.25, 0.2501):
+        score = float(priority) + part
+        keys = sound("waiting", priority=priority) | {b"ql:q:q-work": Entry(b"ql:q:q-work", "zset", [(b"1", score)])}
+        assert prefiltered(QLESS, keys.values(), NOW)[0] == expected(QLESS, keys.values(), NOW)
+
+
+def test_names_that_no_key_has_are_left_to_the_rules() -> None:
+    name = b"\xed\xa0\x80"  # a lone surrogate, as it is written into a key
+    keys = sound("waiting", tags=b'["\\ud800"]')
+    keys[b"ql:t:" + name] = evolve(keys.pop(b"ql:t:a"), key=b"ql:t:" + name)
+    found, accepted = prefiltered(QLESS, keys.values(), NOW)
+    assert (found, accepted) == (expected(QLESS, keys.values(), NOW), 0)
+    assert "QLESS-19" in {finding.rule for finding in found[0]}
+    keys = sound("failed", failure=b'{"group":"\\ud800","when":1}')
+    keys[b"ql:f:" + name] = evolve(keys.pop(b"ql:f:g"), key=b"ql:f:" + name)
+    found, accepted = prefiltered(QLESS, keys.values(), NOW)
+    assert (found, accepted) == (expected(QLESS, keys.values(), NOW), 0)
+    assert "QLESS-7" in {finding.rule for finding in found[0]}
+
+
 @given(st.binary().filter(lambda raw: not raw.endswith((b"-history", b"-dependencies", b"-dependents"))))
 def test_keys_have_the_number_of_the_job_that_facts_name(raw: bytes) -> None:
     prefilter, number = FAMILY.prefilter("ql", NOW), FAMILY.prefilter("ql", NOW).number(to_text(raw), "")
