@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+import pytest
 from attrs import evolve
 from ferryman.compat.bee import FAMILY
 from ferryman.compat.bee.generate import generate_records
@@ -19,6 +20,7 @@ from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ...support.captures import Capture, captures
 from ...support.effort import examples
 from ...support.prefiltered_audits import address, changed, expected, prefiltered
 from ...support.prefiltering import accept
@@ -96,6 +98,13 @@ def test_an_audit_of_any_keys_finds_and_counts_the_same(others: list[Entry], som
     found, accepted = prefiltered(BEE, keys, NOW)
     event(f"accepted: {min(accepted, 3)}")
     assert found == expected(BEE, keys, NOW)
+
+
+@pytest.mark.parametrize("case", captures("bee"), ids=str)
+def test_an_audit_of_a_real_keyspace_finds_and_counts_the_same(case: Capture) -> None:
+    keys, real = list(case.entries()), address("bee", case.prefix)
+    found, _ = prefiltered(real, keys, case.captured_at_ms)
+    assert found == expected(real, keys, case.captured_at_ms)
 
 
 class Standing(NamedTuple):
