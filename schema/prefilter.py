@@ -220,7 +220,7 @@ class Prefilter(ABC):
         """The subject of a job that ``accept`` has accepted: what ``KeyFamily.facts`` makes of its keys, joined.
 
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its indexes,
-        but for those in optional ones, which are among ``owned``: an entry for each.
+        but for those in optional ones, which are among ``owned``: an entry for each, of a set as of a list.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 
