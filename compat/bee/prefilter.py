@@ -82,7 +82,7 @@ class BeePrefilter(Prefilter):
         for key, job_id, queue, word, tags, options, retries, history in zip(keys, *map(records.__getitem__, names), strict=True):
             group, status = self._groups[queue, word]
             made, tagged = parse_int(retries), self._tagged[tags]
-            is_sound = (
+            is_accepted = (
                 group is not None
                 and job_id == key[start:]
                 and tagged is not None
@@ -90,7 +90,7 @@ class BeePrefilter(Prefilter):
                 and 0 <= made <= self._most_retries[options]
                 and _fits(history, status, group.state)
             )
-            groups.append(group if is_sound else None)
+            groups.append(group if is_accepted else None)
             others.append(tagged or 0)
         created_at = list(map(parse_int, records[b"submitted"]))
         for row, created in enumerate(created_at):

@@ -107,7 +107,7 @@ def test_an_audit_of_a_real_keyspace_finds_and_counts_the_same(case: Capture) ->
     assert found == expected(real, keys, case.captured_at_ms)
 
 
-class Standing(NamedTuple):
+class KeysOfJob(NamedTuple):
     """The keys of a job that stands where it is accepted for; none of one that is not accepted."""
 
     keys: list[Entry]
@@ -115,16 +115,16 @@ class Standing(NamedTuple):
     owned: list[Entry]
 
 
-def stands(record: Entry, *, for_transfer: bool = False, now_ms: int = NOW) -> Standing:
+def stands(record: Entry, *, for_transfer: bool = False, now_ms: int = NOW) -> KeysOfJob:
     accepted = accept(FAMILY.prefilter("bee", now_ms, for_transfer=for_transfer), record.value, record.key)
     if accepted is None:
-        return Standing([], [], [])
+        return KeysOfJob([], [], [])
     (index_key,), member, score = accepted.group.index_keys, record.key.removeprefix(RECORD), float(NOW)
     ties = [Entry(to_bytes(f"bee:s:tags:{tag}"), "set", [member]) for tag in dict.fromkeys(tag_names(record.value[b"tags"]))]
     if b"hash" in record.value:
         ties.append(Entry(b"bee:l:hashes:%b:%b" % (record.value[b"queue"], record.value[b"hash"]), "list", [member]))
     keys = [record, Entry(index_key.key, "zset", [(member, score)]), *ties]
-    return Standing(keys, [Member(index_key.key, member, score, 0)], ties)
+    return KeysOfJob(keys, [Member(index_key.key, member, score, 0)], ties)
 
 
 @given(st.sampled_from(RECORDS))
