@@ -52,7 +52,7 @@ def test_the_rules_are_enough(engine: SparkEngine, server: Server, client: redis
     assert {entry["object"] for entry in client.acl_log()} <= {"client|setinfo"}
 
 
-@pytest.mark.parametrize(("taken", "command"), [("-hscan", "HSCAN on "), ("-zrange", "ZRANGE on ")])
+@pytest.mark.parametrize(("taken", "command"), [("-lrange", "LRANGE on "), ("-zrange", "ZRANGE on ")])
 def test_what_an_executor_may_not_do_is_one_line_on_the_driver(
     engine: SparkEngine, server: Server, client: redis.Redis, taken: str, command: str
 ) -> None:

@@ -73,27 +73,24 @@ local function ack(now, consumer, first)
   local verdicts, acked, is_acked, cancelled, unblocked = {}, {}, {}, 0, false
   local runs, looked_at = {}, 0
   local timed, step = sampling(#ARGV - first + 1)
-  for from = first, #ARGV, SLICE do
-    local scores = call('ZMSCORE', held, unpack(ARGV, from, math.min(from + SLICE - 1, #ARGV)))
-    for i = 1, #scores do
-      local id = ARGV[from + i - 1]
-      local is_held = scores[i] and not is_acked[id]
-      local key = is_held and held or returned_to(consumer, id)
-      if key and (#verdicts + 1) % step == timed % step then
-        looked_at = looked_at + 1
-        append(runs, run_time(now, id))
-      end
-      if is_held then
-        append(acked, id)
-        is_acked[id] = true
-        append(verdicts, 'acked')
-      elseif key then
-        unblocked = end_jobs(now, {id}, key) or unblocked
-        cancelled = cancelled + 1
-        append(verdicts, 'cancelled')
-      else
-        append(verdicts, 'lost')
-      end
+  for i = first, #ARGV do
+    local id = ARGV[i]
+    local is_held = not is_acked[id] and call('ZSCORE', held, id)
+    local key = is_held and held or returned_to(consumer, id)
+    if key and (i - first + 1) % step == timed % step then
+      looked_at = looked_at + 1
+      append(runs, run_time(now, id))
+    end
+    if is_held then
+      append(acked, id)
+      is_acked[id] = true
+      append(verdicts, 'acked')
+    elseif key then
+      unblocked = end_jobs(now, {id}, key) or unblocked
+      cancelled = cancelled + 1
+      append(verdicts, 'cancelled')
+    else
+      append(verdicts, 'lost')
     end
   end
   unblocked = end_jobs(now, acked, held) or unblocked
