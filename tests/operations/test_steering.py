@@ -52,7 +52,8 @@ def test_a_bulk_action_goes_in_steps_and_tells_how_far_it_is(controls: Controls,
     found = controls.act_on_matching(Action.CANCEL, "mail", State.WAITING, JobFilter(text=b"7]"), progress=told.append)
     assert found == told[-1] == Bulk(JOBS, JOBS // 10, 0)
     assert len(told) > 2
-    assert [one.looked_at for one in told] == sorted({one.looked_at for one in told})
+    # A step ends when its time is up, so the last may find that there was nothing more.
+    assert [one.looked_at for one in told] == sorted(one.looked_at for one in told)
     (record,) = records
     assert (record.by, record.action, record.queue, record.state) == ("ann", "cancel", "mail", "waiting")
     assert (record.outcome, record.done, record.left, record.chosen) == ("done", JOBS // 10, 0, {"text": "7]"})
