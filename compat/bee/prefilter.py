@@ -8,8 +8,9 @@ and may well be sound. tests/compat/bee/test_prefilter.py holds every rule again
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
@@ -27,6 +28,9 @@ from .reader import trace_of
 from .record import tag_names
 from .rules.placement import AHEAD_MS, OVERDUE_MS
 from .rules.record import NEEDED, USUAL, wrong_options
+
+if TYPE_CHECKING:
+    from ...schema.columnar.jobtable import AcceptedJobs, JobTable
 
 FIELDS = frozenset({b"jid", *NEEDED, *USUAL})
 """The fields without which no job is accepted."""
@@ -146,6 +150,14 @@ class BeePrefilter(Prefilter):
                 _, role, tag = self._indexes[entry.key, "set"]
                 facts.append(Fact(FactKind.NOTE, role, entry.key, "set", job_id, label=tag, member=member))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
+
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        from .table import read_tables  # needs what only the extra columnar has
+
+        ((index, members),) = jobs.indexes.items()
+        _, role, queue = self._indexes[index, "zset"]
+        start = len(self._head)
+        return read_tables([key[start:] for key in jobs.keys.to_list()], jobs.records, queue, role, members)
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         totals.count("records", number=len(keys))

@@ -7,6 +7,7 @@ not reproduce of a record stands in passthrough.py, so that together they are ex
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve, field
@@ -170,14 +171,14 @@ def standard(job: Job, word: str | None) -> Record:
 
 
 def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
-    options = _options(job, word)
+    options, allowed = _options(job, word)
     fields = {
         b"jid": to_bytes(job.id),
         b"queue": to_bytes(job.queue),
         b"data": job.payload if job.payload is not None and lua_json.is_json(job.payload) else b"{}",
-        b"options": lua_json.dump_plain(options) or b"{}",
+        b"options": options,
         b"worker": to_bytes(job.worker or ""),
-        b"retries": b"%d" % _retries(job, word, options["retries"]),
+        b"retries": b"%d" % retries_made(job.attempts, word, allowed),
         b"tags": lua_json.dump_plain(list(job.tags)) or b"{}",
         b"history": history_text(job, word),
     }
@@ -194,17 +195,28 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
     return fields
 
 
-def _options(job: Job, word: str | None) -> dict[str, Any]:
-    options: dict[str, Any] = {**OPTIONS, "priority": _priority(job)}
-    if job.max_attempts is not None:
-        options["retries"] = max(0, job.max_attempts - 1)
-    if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on)):
-        options["dependencies"] = list(job.depends_on) or {}
+def _options(job: Job, word: str | None) -> tuple[bytes, int]:
+    """The options, as JSON; and how often the job may be tried again by them."""
+    needs = job.depends_on if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on)) else None
+    delay = None
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
-        options["delay"] = max(0, job.due_at - job.created_at)
-    if job.ttl is not None and job.ttl > 0:
-        options["timeout"] = job.ttl
-    return options
+        delay = max(0, job.due_at - job.created_at)
+    ttl = job.ttl if job.ttl is not None and job.ttl > 0 else None
+    retries = OPTIONS["retries"] if job.max_attempts is None else max(0, job.max_attempts - 1)
+    return options_text(_priority(job), retries, needs, delay, ttl), retries
+
+
+@lru_cache(maxsize=1_000, typed=True)
+def options_text(priority: int | float, retries: int, needs: tuple[str, ...] | None, delay: int | None, ttl: int | None) -> bytes:
+    """The options of a sound job, as JSON. None: as in all jobs."""
+    options: dict[str, Any] = {**OPTIONS, "priority": priority, "retries": retries}
+    if needs is not None:
+        options["dependencies"] = list(needs) or {}
+    if delay is not None:
+        options["delay"] = delay
+    if ttl is not None:
+        options["timeout"] = ttl
+    return lua_json.dump_plain(options) or b"{}"
 
 
 def _priority(job: Job) -> int | float:
@@ -214,8 +226,9 @@ def _priority(job: Job) -> int | float:
     return 0 if lua_json.plain_number(job.priority) is None else job.priority or 0
 
 
-def _retries(job: Job, word: str | None, allowed: int) -> int:
-    made = (job.attempts or 0) - _has_run(word or "")
+def retries_made(attempts: int | None, word: str | None, allowed: int) -> int:
+    """How often a job was tried again, of as many times as it may be."""
+    made = (attempts or 0) - _has_run(word or "")
     return max(1 if word == "retried" else 0, min(made, allowed))
 
 

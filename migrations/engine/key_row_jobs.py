@@ -29,13 +29,13 @@ class KeyRowJobs(Jobs):
     def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
         prefilter, totals = self.key_rows.prefilter(), self.keyspace.totals
         address = self.key_rows.address
-        batch = address.key_family.batch_prefilter(address.prefix, self.key_rows.now_ms)
+        tables_of = (address.key_family.batch_prefilter(address.prefix, self.key_rows.now_ms) or prefilter).tables
         for groups in self.key_rows.batches(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:
                 left = np.ones(len(jobs), bool)
-                for table in batch.tables(jobs, totals) if batch is not None else ():
+                for table in tables_of(jobs, totals):
                     made = many(table)
                     if made is not None:
                         tables.append((rows[table.rows], made))

@@ -57,6 +57,34 @@ class _NoColumn(Exception):
     """Values of an attribute that can't be a column."""
 
 
+def tables_of_cells(common: Job, family: str, cells: Sequence[Sequence[Any] | None], names: Sequence[str]) -> Iterator[JobTable]:
+    """Tables of jobs of one queue and state, of which there are at least FEWEST of a kind, from their values of these attributes.
+
+    ``cells``: of each job, as a JobTable has them, None for what it does not have; or None for a job that is in no table.
+    ``common``: all that these attributes don't tell. ``family``: whose part alone ``extra`` may have.
+    """
+    kinds: defaultdict[Any, list[int]] = defaultdict(list)
+    for row, those in enumerate(cells):
+        if those is not None:
+            kinds[tuple([each is None for each in those])].append(row)
+    for are_absent, rows in kinds.items():
+        if len(rows) < FEWEST:
+            continue
+        are_here = np.zeros(len(cells), bool)
+        are_here[rows] = True
+        values = zip(*map(cells.__getitem__, rows), strict=True)
+        try:
+            columns = {name: _cells(each) for name, each, absent in zip(names, values, are_absent, strict=True) if not absent}
+        except _NoColumn:
+            continue
+        yield JobTable(are_here, common, columns, frozenset({family} if "extra" in columns else ()))
+
+
+def _cells(values: Sequence[Any]) -> Column:
+    """The values of an attribute, all of them bytes or whole numbers of 64 bits. Raises _NoColumn."""
+    return BinaryViews.of(values) if isinstance(values[0], bytes) else _numbers(values)
+
+
 def _column(name: str, kind: type, cells: Sequence[Any]) -> Column | None:
     """The values of an attribute that are all of a type, as a column; None where they are all the same. Raises _NoColumn."""
     if kind is type(None) or ((name in ENCODED or kind is tuple) and not cells[0]):
@@ -70,12 +98,17 @@ def _column(name: str, kind: type, cells: Sequence[Any]) -> Column | None:
     if kind is tuple:  # logs
         return BinaryLists(BinaryViews.of(list(chain.from_iterable(cells))), np.array(list(map(len, cells)), np.int64))
     if kind is int:
-        numbers = np.array(cells, np.int64)
-        if (numbers != np.iinfo(np.int64).min).all():
-            return numbers
+        return _numbers(cells)
     if kind is float and name == "progress":
         return np.array(cells)
     raise _NoColumn
+
+
+def _numbers(cells: Sequence[int]) -> Any:
+    numbers = np.array(cells, np.int64)
+    if (numbers == np.iinfo(np.int64).min).any():
+        raise _NoColumn
+    return numbers
 
 
 def _texts(texts: Sequence[str]) -> BinaryViews:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import compress
-
-from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.keys import padded
-from ferryman.migrations.plan import Active, Plan, decide, decide_table
 from ferryman.schema.columnar.jobtable import JobTable
-from ferryman.schema.connection.address import Address
-from ferryman.schema.fact import Entry, Subject
+from ferryman.schema.fact import Entry
 from ferryman.schema.family import Keyspace
-from ferryman.schema.job import State
 from ferryman.schema.prefilter import Member
-from ferryman.schema.tagged_json import encode_tagged
 from ferryman.schema.totals import Totals
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ....support.effort import examples
-from ....support.prefiltering import Keys, accept, accepted_jobs, jobs_of
+from ....support.prefiltering import Keys, accept, accepted_jobs
+from ....support.tables import assert_tables
 from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, stored_as
 
-PLAN = Plan.between(Address.parse("ferryman://h/0?family=kue"), Address.parse("ferryman://h/1"), NOW)
 KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
+PREFILTER = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
 BATCH = FAMILY.batch_prefilter(PREFIX, NOW, for_transfer=True)
 
 numbers = st.one_of(
@@ -38,7 +31,7 @@ numbers = st.one_of(
 
 def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes], lease: float = NOW + 1_000) -> Keys | None:
     """The keys of the job with this record, if it is accepted. ``lease``: its score as an active job."""
-    accepted = accept(FAMILY.prefilter(PREFIX, NOW, for_transfer=True), record)
+    accepted = accept(PREFILTER, record)
     if accepted is None:
         return None
     member = padded(str(job_id)).encode()
@@ -76,39 +69,8 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
     for number, (change, lines, lease) in enumerate(rows, 1):
         record = {**base, **more} | dict([change] if change else [])
         jobs.append(stored(number, {name: record[name] for name in names}, number * 3, lines, lease))
-    groups = defaultdict(list)
-    for job in filter(None, jobs):
-        groups[job.record[b"type"], job.record[b"state"]].append(job)
-    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
-    for those in groups.values():
-        accepted = accepted_jobs(those)
-        read = [FAMILY.read(subject, KEYSPACE) for subject in accepted.subjects(prefilter)]
-        tables = list(BATCH.tables(accepted, KEYSPACE.totals))
-        event(f"{those[0].record[b'state'].decode()}, tables: {len(tables)}, kept: {any(job.extra for job in read)}")
-        for table in tables:
-            assert_goes_over(table, list(compress(accepted.subjects(prefilter), table.rows.tolist())))
-            made, expected = jobs_of(table), list(compress(read, table.rows.tolist()))
-            assert list(map(repr, made)) == list(map(repr, expected))
-            assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in expected]
-            encoded = [encode_tagged(job.extra) for job in expected]
-            assert table.columns["extra"].to_list() == encoded if "extra" in table.columns else set(encoded) == {b"{}"}
-
-
-def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
-    """The jobs of a table go over as each of them would by itself."""
-    found = decide_table(table, PLAN)
-    assert found is not None
-    decision, outgoing = found
-    expected = [decide(subject, KEYSPACE, PLAN) for subject in subjects]
-    assert list(map(repr, jobs_of(outgoing))) == [repr(each.job) for each in expected]
-    assert {(each.original.state, each.original.queue, each.job.state, each.job.queue) for each in expected} == {
-        (decision.original.state, decision.original.queue, decision.job.state, decision.job.queue)
-    }
-    assert [(job.position, job.rank) for job in jobs_of(outgoing)] == [(each.job.position, each.job.rank) for each in expected]
-    if "extra" in outgoing.columns:
-        assert outgoing.columns["extra"].to_list() == [encode_tagged(each.job.extra) for each in expected]
-    refusing = decide_table(table, evolve(PLAN, active=Active.REFUSE))
-    assert (refusing is None) == (table.common.state is State.ACTIVE)
+    tables = assert_tables(KEYSPACE, PREFILTER, BATCH.tables, filter(None, jobs))
+    event(f"{base[b'state'].decode()}, tables: {len(tables)}, extra: {any('extra' in table.columns for table in tables)}")
 
 
 def tables_of(jobs: list[Keys]) -> list[JobTable]:
