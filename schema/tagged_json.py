@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import MalformedValue
-from .text import is_compact, json_encoder, load_json
+from .text import json_encoder, load_json
 
 MARKS = frozenset({"b64", "float", "plain"})
 """Single keys of JSON objects that stand for what JSON has no form for."""
-_MARKED = tuple(f'{{"{mark}":'.encode() for mark in sorted(MARKS))
 
 
 def encode_tagged(values: Mapping[str, Any] | Sequence[Any]) -> bytes:
@@ -27,14 +26,6 @@ def encode_tagged(values: Mapping[str, Any] | Sequence[Any]) -> bytes:
         return (_encoded_at_once(values) or _dump(_encode(values))).encode("ascii")
     except RecursionError:
         raise MalformedValue("values nested too deep to be encoded") from None
-
-
-def is_encoded(raw: bytes, value: Any) -> bool:
-    """Whether ``encode_tagged``, and any encoder of ``json_encoder``, would make just this text of its value.
-
-    False where it takes long to tell.
-    """
-    return is_compact(raw, value) and not any(mark in raw for mark in _MARKED)
 
 
 def _encoded_at_once(values: Any) -> str | None:

@@ -28,7 +28,6 @@ MAX_JSON_DEPTH = 500
 
 UNREAD = object()
 _DIGITS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
-_EXPONENTS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte if byte == ord("e") else 32 for byte in range(256))
 _TOO_LONG = b"0" * 19
 """orjson rounds whole numbers that 64 bits don't hold: these have so many digits. (A fraction may have them too.)"""
 
@@ -120,14 +119,6 @@ def dump_at_once(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return b""
-
-
-def is_compact(raw: bytes, value: Any) -> bool:
-    """Whether any encoder of ``json_encoder`` would make just this text of its value; False where it takes long to tell."""
-    if orjson is None or not raw.isascii() or dump_at_once(value) != raw:
-        return False
-    # orjson writes very large and very small numbers in another way, and DEL as it is.
-    return b"0e" not in raw.translate(_EXPONENTS) and b"0.0000" not in raw and b"\x7f" not in raw
 
 
 def is_json(raw: bytes | None) -> bool:

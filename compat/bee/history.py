@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...schema.job import Job, State
 from .. import lua_json
 from ..numbers import int64_or_none
+from .keys import EVENTS
 
 Event = Mapping[str, Any]
 
@@ -47,13 +48,31 @@ def event_time(event: Event) -> int | None:
     return int64_or_none(value) if type(value) is int else None
 
 
-def last_time(history: Iterable[Event], *wanted: str) -> int | None:
-    """When the last event of these names, or of any name, happened."""
-    found = None
-    for entry in history:
-        if not wanted or entry.get("event") in wanted:
-            found = event_time(entry)
-    return found
+class Times(NamedTuple):
+    """When the last events of a history happened, ms."""
+
+    updated_at: int | None
+    """Any event."""
+    started_at: int | None
+    """That a worker took the job."""
+    ended_at: int | None
+    """One of EVENTS."""
+    runs: int
+    """How often workers took it."""
+
+
+def times_of(history: Iterable[Event]) -> Times:
+    """See Times."""
+    updated_at = started_at = ended_at = None
+    runs = 0
+    for event in history:
+        name, updated_at = event.get("event"), event_time(event)
+        if name == "popped":
+            started_at = updated_at
+            runs += 1
+        elif name in EVENTS:
+            ended_at = updated_at
+    return Times(updated_at, started_at, ended_at, runs)
 
 
 def fitting(word: str | None, state: State) -> tuple[str, ...]:

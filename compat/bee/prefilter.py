@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import State
+from ...schema.job import Job, State, replaced
 from ...schema.jobnumber import number_of, number_of_raw
 from ...schema.memo import Memo
 from ...schema.prefilter import WORD, Accepted, IndexKey, IndexMembers, JobGroup, Member, OwnedList, Prefilter, RecordColumns
@@ -24,13 +24,14 @@ from ..numbers import parse_int, score_to_int
 from ..overflow import FIELD, why_unreadable
 from .history import fitting
 from .keys import EARLIEST_TIME, ROLE_OF, UNFINISHED, hashed, layout
-from .reader import trace_of
-from .record import tag_names
+from .passthrough import job_of
+from .reader import RANK, trace_of
+from .record import Record, tag_names
 from .rules.placement import AHEAD_MS, OVERDUE_MS
 from .rules.record import NEEDED, USUAL, wrong_options
 
 if TYPE_CHECKING:
-    from ...schema.columnar.jobtable import AcceptedJobs, JobTable
+    from ...schema.columnar.jobtable import AcceptedJobs, JobKeys, JobTable
 
 FIELDS = frozenset({b"jid", *NEEDED, *USUAL})
 """The fields without which no job is accepted."""
@@ -152,12 +153,16 @@ class BeePrefilter(Prefilter):
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
-        from .table import read_tables  # needs what only the extra columnar has
+        from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
 
-        ((index, members),) = jobs.indexes.items()
-        _, role, queue = self._indexes[index, "zset"]
-        start = len(self._head)
-        return read_tables([key[start:] for key in jobs.keys.to_list()], jobs.records, queue, role, members)
+        return iter(()) if FIELD in jobs.records else tables_of_accepted(jobs, self._read)
+
+    def _read(self, keys: JobKeys) -> Job:
+        """What the reader makes of a job without an overflow."""
+        (member,) = keys.members
+        _, role, _ = self._indexes[member.key, "zset"]
+        job = job_of(to_text(keys.key[len(self._head) :]), Record(keys.record, {role: member.score}))
+        return replaced(job, position=member.rank if role == "queue" else None, rank=RANK)
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         totals.count("records", number=len(keys))

@@ -174,6 +174,9 @@ def _broken_scripts(fields: Mapping[bytes, bytes]) -> Iterator[str]:
 
 # Facts to a job
 
+RANK = 0
+"""Of all jobs: a queue is ordered by its scores alone. A priority is worth what it was when the job came, and no longer."""
+
 
 def describe(subject: Subject) -> Job | None:
     """See KeyFamily.describe."""
@@ -198,5 +201,4 @@ def read(subject: Subject) -> Job | None:
         return None
     job = job_of(view.job_id, view.stored)
     fact = view.by_role.get("queue")
-    # A queue is ordered by its scores alone: a priority is worth what it was when the job came, and no longer.
-    return replaced(job, position=fact.index if fact else None, rank=0)
+    return replaced(job, position=fact.index if fact else None, rank=RANK)

@@ -18,8 +18,8 @@ from ...schema.memo import cached_property
 from ...schema.text import to_bytes, to_text
 from .. import lua_json
 from ..numbers import int64_or_none, parse_int, score_to_int
-from .history import Event, event_names, events, history_text, last_time
-from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, ROLE_OF, STATES_OF, UNFINISHED, WORDS
+from .history import Event, event_names, events, history_text, times_of
+from .keys import DYING, OPTIONS, OPTIONS_TTL, ROLE_OF, STATES_OF, UNFINISHED, WORDS
 
 
 @frozen(slots=False)
@@ -87,7 +87,7 @@ def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = Non
     queue = to_text(get(b"queue", b""))
     status, state = stored.status, stored.state
     options = lua_json.as_object(get(b"options")) or {}
-    history = stored.history
+    times = times_of(stored.history)
     retries = lua_json.plain_number(options.get("retries"))
     error = get(b"failedReason", get(b"failed_reason"))
     unique_key = get(b"hash")
@@ -105,11 +105,11 @@ def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = Non
         priority=lua_json.numeric(options.get("priority", 0)),
         payload=get(b"data"),
         created_at=parse_int(get(b"submitted")),
-        updated_at=last_time(history),
+        updated_at=times.updated_at,
         due_at=score_to_int(stored.scores.get("delayed")) if state is State.SCHEDULED else None,
-        started_at=last_time(history, "popped"),
-        finished_at=last_time(history, *EVENTS) if finished else None,
-        attempts=_attempts(status, history, parse_int(get(b"retries", b"0"))),
+        started_at=times.started_at,
+        finished_at=times.ended_at if finished else None,
+        attempts=times.runs if stored.history else _attempts(status, parse_int(get(b"retries", b"0"))),
         max_attempts=None if retries is None else int64_or_none(int(retries) + 1),
         result=get(b"result") if state is State.COMPLETED and status != "duplicate" else None,
         error=to_text(error) if error else None,
@@ -119,15 +119,13 @@ def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = Non
         depends_on=depends_on,
         unique_key=None if unique_key is None else to_text(unique_key),
         ttl=int64_or_none(int(timeout)) if timeout is not None and timeout > 0 else None,
-        history=history,
+        history=stored.history,
         extra={} if extra is None else extra,
     )
 
 
-def _attempts(status: str, history: tuple[Event, ...], retries: int | None) -> int | None:
-    """How often the job was handed to a worker."""
-    if history:
-        return event_names(history).count("popped")
+def _attempts(status: str, retries: int | None) -> int | None:
+    """How often a job without a history was handed to a worker."""
     if retries is None:
         return None
     return int64_or_none(retries + 1) if _has_run(status) else retries
@@ -179,7 +177,7 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
         b"options": options,
         b"worker": to_bytes(job.worker or ""),
         b"retries": b"%d" % retries_made(job.attempts, word, allowed),
-        b"tags": lua_json.dump_plain(list(job.tags)) or b"{}",
+        b"tags": (lua_json.dump_plain(list(job.tags)) if job.tags else None) or lua_json.EMPTY,
         b"history": history_text(job, word),
     }
     if word is not None:

@@ -6,10 +6,11 @@ tests/compat/pjq/test_prefilter.py holds every rule against it. Called by ``fami
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import State
+from ...schema.job import Job, State, replaced
 from ...schema.jobnumber import number_of
 from ...schema.memo import Memo
 from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
@@ -19,10 +20,13 @@ from ..numbers import parse_number
 from ..overflow import FIELD, why_unreadable
 from ..timestamps import parse_timestamp
 from .keys import layout
-from .passthrough import decoded
+from .passthrough import decoded, job_of
 from .payload import has_failed, members_of
-from .reader import tally_members
-from .record import started_ms
+from .reader import position, tally_members
+from .record import Record, started_ms
+
+if TYPE_CHECKING:
+    from ...schema.columnar.jobtable import AcceptedJobs, JobKeys, JobTable
 
 INDEXES = {"queued": "list", "finished": "zset"}
 """The Redis types of the containers whose jobs may be accepted, by role."""
@@ -104,6 +108,20 @@ class PjqPrefilter(Prefilter):
             at = None if redis_type == "list" else score
             facts.append(Fact(FactKind.PLACE, role, index, redis_type, job_id, "", queue, None, member, at, rank))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
+
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
+
+        def read(keys: JobKeys) -> Job:
+            """What the reader makes of a job without an overflow."""
+            (member,) = keys.members
+            _, role, queue = self._indexes[member.key]
+            is_waiting = role == "queued"
+            record = Record(role, keys.record, {} if is_waiting else {role: member.score})
+            job = job_of(to_text(keys.key[self._start :]), queue, record, {})
+            return replaced(job, position=position(role, queue, member.rank, totals)) if is_waiting else job
+
+        return iter(()) if FIELD in jobs.records else tables_of_accepted(jobs, read)
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         """Of records nothing is counted."""

@@ -149,9 +149,16 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
 
 
 def _position(view: View, totals: Totals) -> int | None:
-    """What the first program left behind is older than all that stands in a list of today's."""
     own = view.at(view.role or "")
     if own is None or own.queue != view.queue:
         return None
-    older = totals.maxima.get(("length:js_queued", view.queue), 0) if own.role == "queued" else 0
-    return older + totals.maxima.get((f"length:{own.role}", view.queue), 0) - 1 - (own.index or 0)
+    return position(own.role, view.queue, own.index or 0, totals)
+
+
+def position(role: str, queue: str, index: int, totals: Totals) -> int:
+    """How many jobs of a queue would run before one that waits in a list of this role, with this index there.
+
+    What the first program left behind is older than all that stands in a list of today's.
+    """
+    older = totals.maxima.get(("length:js_queued", queue), 0) if role == "queued" else 0
+    return older + totals.maxima.get((f"length:{role}", queue), 0) - 1 - index

@@ -10,9 +10,9 @@ steps of migrations/engine/.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import chain, pairwise, repeat, starmap
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 from attrs import frozen
@@ -86,6 +86,18 @@ def _owned_entry(key: bytes, items: list[bytes], offset: int, score: float) -> E
     return Entry(key, "zset", [(items[0], score)], None, offset)
 
 
+class JobKeys(NamedTuple):
+    """What the keys of an accepted job hold."""
+
+    key: bytes
+    """Of its record, or the list of which it is an item."""
+    record: Mapping[bytes, bytes]
+    members: Sequence[Member]
+    """Its entries in its indexes."""
+    owned: Sequence[Entry]
+    """Its lists, and its entries in optional indexes."""
+
+
 @frozen(eq=False)
 class AcceptedJobs:
     """Jobs of one group whose records have the same fields, which ``accept`` has accepted: what their keys hold."""
@@ -109,18 +121,22 @@ class AcceptedJobs:
         indexes = {key: members.take(rows) for key, members in self.indexes.items()}
         return AcceptedJobs(self.keys.take(rows), records, indexes, self.owned_lists.take(rows))
 
-    def subjects(self, prefilter: Prefilter) -> Iterator[Subject]:
-        """Each job by itself."""
+    def keys_of_each(self) -> Iterator[JobKeys]:
+        """What the keys of each job hold."""
         names = list(self.records)
         rows = zip(*(values.to_list() for values in self.records.values()), strict=True) if names else repeat(())
         indexes = [
-            zip(repeat(key), members.members.to_list(), members.scores.tolist(), members.ranks.tolist(), strict=False)
+            map(Member, repeat(key), members.members.to_list(), members.scores.tolist(), members.ranks.tolist())
             for key, members in self.indexes.items()
         ]
         columns = zip(self.keys.to_list(), rows, self.owned_lists.entries(), *indexes, strict=False)
         for key, values, owned, *members in columns:
-            record = tuple(chain.from_iterable(zip(names, values, strict=True)))
-            yield prefilter.subject(key, record, starmap(Member, members), owned)
+            yield JobKeys(key, dict(zip(names, values, strict=True)), members, owned)
+
+    def subjects(self, prefilter: Prefilter) -> Iterator[Subject]:
+        """Each job by itself."""
+        for key, record, members, owned in self.keys_of_each():
+            yield prefilter.subject(key, tuple(chain.from_iterable(record.items())), members, owned)
 
 
 @frozen(eq=False)

@@ -6,7 +6,7 @@ Called by whoever writes jobs or makes digests of them. tests/schema/columnar/te
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -19,7 +19,7 @@ from ..job import Job
 from ..tagged_json import encode_tagged
 from ..text import to_bytes, to_text
 from .binary_views import BinaryViews
-from .jobtable import ENCODED, BinaryLists, Column, JobTable
+from .jobtable import ENCODED, AcceptedJobs, BinaryLists, Column, JobKeys, JobTable
 
 FEWEST = 50
 """Jobs of a kind. Of fewer a table takes longer than they do one by one."""
@@ -53,36 +53,14 @@ def tables_of(jobs: Sequence[Job], groups: Sequence[Hashable], fewest: int = FEW
         yield JobTable(are_here, jobs[rows[0]], there, families)
 
 
+def tables_of_accepted(jobs: AcceptedJobs, read: Callable[[JobKeys], Job]) -> Iterator[JobTable]:
+    """The tables of accepted jobs, of which ``read`` makes what ``KeyFamily.read`` would, without all that this prepares."""
+    found = list(map(read, jobs.keys_of_each()))
+    return tables_of(found, [None] * len(found))
+
+
 class _NoColumn(Exception):
     """Values of an attribute that can't be a column."""
-
-
-def tables_of_cells(common: Job, family: str, cells: Sequence[Sequence[Any] | None], names: Sequence[str]) -> Iterator[JobTable]:
-    """Tables of jobs of one queue and state, of which there are at least FEWEST of a kind, from their values of these attributes.
-
-    ``cells``: of each job, as a JobTable has them, None for what it does not have; or None for a job that is in no table.
-    ``common``: all that these attributes don't tell. ``family``: whose part alone ``extra`` may have.
-    """
-    kinds: defaultdict[Any, list[int]] = defaultdict(list)
-    for row, those in enumerate(cells):
-        if those is not None:
-            kinds[tuple([each is None for each in those])].append(row)
-    for are_absent, rows in kinds.items():
-        if len(rows) < FEWEST:
-            continue
-        are_here = np.zeros(len(cells), bool)
-        are_here[rows] = True
-        values = zip(*map(cells.__getitem__, rows), strict=True)
-        try:
-            columns = {name: _cells(each) for name, each, absent in zip(names, values, are_absent, strict=True) if not absent}
-        except _NoColumn:
-            continue
-        yield JobTable(are_here, common, columns, frozenset({family} if "extra" in columns else ()))
-
-
-def _cells(values: Sequence[Any]) -> Column:
-    """The values of an attribute, all of them bytes or whole numbers of 64 bits. Raises _NoColumn."""
-    return BinaryViews.of(values) if isinstance(values[0], bytes) else _numbers(values)
 
 
 def _column(name: str, kind: type, cells: Sequence[Any]) -> Column | None:
@@ -98,17 +76,12 @@ def _column(name: str, kind: type, cells: Sequence[Any]) -> Column | None:
     if kind is tuple:  # logs
         return BinaryLists(BinaryViews.of(list(chain.from_iterable(cells))), np.array(list(map(len, cells)), np.int64))
     if kind is int:
-        return _numbers(cells)
+        numbers = np.array(cells, np.int64)
+        if (numbers != np.iinfo(np.int64).min).all():
+            return numbers
     if kind is float and name == "progress":
         return np.array(cells)
     raise _NoColumn
-
-
-def _numbers(cells: Sequence[int]) -> Any:
-    numbers = np.array(cells, np.int64)
-    if (numbers == np.iinfo(np.int64).min).any():
-        raise _NoColumn
-    return numbers
 
 
 def _texts(texts: Sequence[str]) -> BinaryViews:

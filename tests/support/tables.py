@@ -9,6 +9,7 @@ from itertools import compress
 from attrs import evolve
 from ferryman.migrations.plan import Active, Plan, decide, decide_table
 from ferryman.schema.columnar.jobtable import AcceptedJobs, JobTable
+from ferryman.schema.columnar.tables_of_jobs import FEWEST
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Subject
 from ferryman.schema.family import Keyspace
@@ -30,6 +31,12 @@ def assert_tables(keyspace: Keyspace, prefilter: Prefilter, tables_of: TablesOf,
         assert accepted is not None
         groups[accepted.group, tuple(sorted(job.record))].append(job)
     return [table for those in groups.values() for table in _right_tables(keyspace, prefilter, tables_of, those)]
+
+
+def rows_in_tables(keyspace: Keyspace, prefilter: Prefilter, jobs: Iterable[Keys]) -> int:
+    """How many of these accepted jobs are in tables, all of which are right. There are enough of each that tables are made."""
+    many = [job for job in jobs for _ in range(FEWEST)]
+    return sum(map(len, assert_tables(keyspace, prefilter, prefilter.tables, many))) // FEWEST
 
 
 def _right_tables(keyspace: Keyspace, prefilter: Prefilter, tables_of: TablesOf, jobs: Sequence[Keys]) -> list[JobTable]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
-import pytest
 from attrs import evolve
 from ferryman.compat.bee import FAMILY
-from ferryman.compat.bee.keys import OPTIONS, OPTIONS_TTL
+from ferryman.compat.bee.keys import OPTIONS_TTL
 from ferryman.compat.bee.prefilter import FIELDS
-from ferryman.schema.columnar.tables_of_jobs import FEWEST
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Keyspace
 from ferryman.schema.totals import Totals
@@ -20,7 +17,7 @@ from hypothesis import strategies as st
 
 from ...support.effort import examples
 from ...support.prefiltering import Keys
-from ...support.tables import assert_tables
+from ...support.tables import rows_in_tables
 from .strategies import histories, options
 from .test_prefilter import NOW, RECORDS, stands
 
@@ -45,9 +42,7 @@ def usual_score(record: Entry) -> float:
 
 
 def in_tables(jobs: Iterable[Keys | None]) -> int:
-    """How many of these jobs are in tables, all of which are right."""
-    many = [job for job in jobs if job is not None for _ in range(FEWEST)]
-    return sum(map(len, assert_tables(KEYSPACE, PREFILTER, PREFILTER.tables, many))) // FEWEST
+    return rows_in_tables(KEYSPACE, PREFILTER, filter(None, jobs))
 
 
 def test_all_accepted_jobs_as_bee_writes_them_are_read_from_tables_unless_their_priority_is_a_fraction() -> None:
@@ -89,47 +84,3 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(rows) -> None:
         jobs.append(stored(changed, usual_score(record) if score is None else score, rank))
     found = in_tables(jobs)
     event(f"in tables: {found}, one by one: {len(list(filter(None, jobs))) - found}")
-
-
-def test_a_history_whose_text_is_not_ascii_is_read_from_a_table() -> None:
-    record = next(record for record in SOUND if record.value[b"status"] == b"failed")
-    events = json.loads(record.value[b"history"])
-    told = [*events[:-1], {**events[-1], "message": "kaputt \u00e9 \x7f"}]
-    history = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
-    assert in_tables([stored(evolve(record, value={**record.value, b"history": history}), usual_score(record), 0)]) == 1
-
-
-def compact(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-POPPED, UNKNOWN, DELAYED = {"event": "popped"}, {"event": "paused"}, {"event": "delayed", "timestamp": NOW, "till": NOW}
-
-
-@pytest.mark.parametrize(
-    ("status", "fields", "score", "expected"),
-    [
-        (b"queued", {b"options": compact({**OPTIONS, "timeout": 5})}, 1e13, 1),
-        (b"queued", {b"options": compact({**OPTIONS, "more": 1})}, 1e13, 0),
-        (b"queued", {b"options": compact({**OPTIONS, "priority": 0.5})}, 1e13, 0),
-        (b"queued", {b"tags": b'["a", "b"]'}, 1e13, 0),
-        (b"queued", {b"submitted": b"017"}, 1e13, 0),
-        (b"queued", {b"retries": b"00"}, 1e13, 0),
-        (b"queued", {b"history": compact([UNKNOWN, {"event": "queued"}])}, 1e13, 0),
-        (b"queued", {b"tenant": b"a"}, 1e13, 0),
-        (b"failed", {b"failedReason": b""}, None, 0),
-        (b"failed", {b"failedReason": b"a"}, None, 1),
-        (b"failed", {b"failedReason": b"a"}, NOW + 1.0, 0),
-        (b"new", {b"options": compact(OPTIONS), b"submitted": b"%d" % NOW, b"history": compact([DELAYED])}, NOW + 0.0, 1),
-        (b"new", {b"options": compact(OPTIONS), b"submitted": b"%d" % NOW, b"history": compact([DELAYED])}, NOW + 0.5, 0),
-        (b"new", {b"options": compact(OPTIONS), b"submitted": b"%d" % NOW, b"history": compact([POPPED, DELAYED])}, NOW + 0.0, 0),
-        (b"retried", {b"retries": b"1", b"history": compact([POPPED, DELAYED])}, NOW + 0.0, 1),
-        (b"retried", {b"retries": b"1", b"history": compact([POPPED, POPPED, DELAYED])}, NOW + 0.0, 0),
-        (b"retried", {b"retries": b"1", b"history": compact([DELAYED])}, NOW + 0.0, 0),
-    ],
-)
-def test_what_bee_would_write_in_another_way_is_read_one_by_one(status, fields, score, expected) -> None:
-    record = next(each for each in SOUND if each.value[b"status"] == status)
-    job = stored(evolve(record, value={**record.value, **fields}), usual_score(record) if score is None else score, 0)
-    assert job is not None
-    assert in_tables([job]) == expected
