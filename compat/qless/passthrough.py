@@ -72,13 +72,14 @@ class Passthrough:
     @classmethod
     def of_difference(cls, job: Job, stored: Record, memberships: Memberships) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        expected = _of_layout(standard(job), stored.fields)
+        timeline = stored.timeline if job.history is stored.timeline.events else None
+        expected = _of_layout(standard(job, timeline), stored.fields)
         if FIELD in stored.fields:
             expected = with_overflow(job, expected, lost(job, stored), touched(stored))
-        fields: dict[bytes, bytes | None] = {
-            name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
-        }
-        fields.update((name, None) for name in expected.fields if name not in stored.fields)
+        written = expected.fields.get
+        fields: dict[bytes, bytes | None] = {name: value for name, value in stored.fields.items() if written(name) != value}
+        if not expected.fields.keys() <= stored.fields.keys():
+            fields.update((name, None) for name in expected.fields if name not in stored.fields)
         word = to_text(stored.fields.get(b"state", b""))
         role = THROTTLED if job.state is State.BLOCKED and word == THROTTLED else ROLE_OF_STATE.get(job.state, "")
         history = stored.history or ()
@@ -104,7 +105,7 @@ class Passthrough:
         if self.scores:
             extra["scores"] = {role: _plain(score) for role, score in self.scores.items()}
         # A server gives the fields of a hash in an order that changes while its table grows.
-        for role, bound in (("fields", False), ("state_fields", True)):
+        for role, bound in (("fields", False), ("state_fields", True)) if self.fields else ():
             fields = {to_text(name): self.fields[name] for name in sorted(self.fields) if (name in STATE_FIELDS) is bound}
             if fields:
                 extra[role] = fields
@@ -163,6 +164,9 @@ class Memberships:
     tagged: Mapping[str, float] = field(factory=dict)
     tracked: float | None = None
 
+
+NONE = Memberships()
+"""Those of most jobs."""
 
 DERIVED = frozenset(
     b"jid id klass data priority tags state worker expires queue retries remaining time failure grace scheduled history".split()
