@@ -54,18 +54,20 @@ class _Kind(NamedTuple):
     """``write_list`` gives the very text of the entry."""
 
 
-_MOMENT = re.compile(rb"\[(0|[1-9][0-9]{0,13}),(.{1,200})", re.DOTALL)
-"""An entry that begins with whole seconds, which Lua writes with all their digits, and what follows them."""
+_MOMENT = re.compile(rb"\[(?:0|[1-9][0-9]{0,13})")
+"""The beginning of an entry with whole seconds, which Lua writes with all their digits."""
+
+SHORT = 200
+"""Texts of at most so many bytes are remembered: thousands of jobs share a few."""
 
 
 def _entry(raw: bytes) -> tuple[Event, _Kind] | None:
-    found = _MOMENT.fullmatch(raw)
-    if found is None:
+    moment, _, rest = raw.partition(b",")
+    if len(rest) > SHORT or not _MOMENT.fullmatch(moment):
         kind = _kind(raw)
         return None if kind is None else (kind.event, kind)
-    when, rest = found.groups()
     kind = _kind_of_rest(rest)
-    return None if kind is None else ({**kind.event, "when": int(when)}, kind)
+    return None if kind is None else ({**kind.event, "when": int(moment[1:])}, kind)
 
 
 @lru_cache(maxsize=1024)

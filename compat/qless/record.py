@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import field
@@ -20,7 +21,7 @@ from ...schema.text import to_bytes, to_text
 from .. import lua_json
 from ..numbers import int64_or_none, parse_int, parse_number
 from . import history
-from .history import Event, Timeline
+from .history import SHORT, Event, Timeline
 
 WORDS = {
     State.WAITING: "waiting",
@@ -89,7 +90,7 @@ class Record:
             return State.UNKNOWN
         if word in STATE_IN_ROLE and STATE_IN_ROLE[word][0] in self.scores:
             return STATE_IN_ROLE[word][1]
-        return STATES.get(word, State.UNKNOWN)
+        return STATES.get(word) or State.UNKNOWN
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -142,10 +143,17 @@ class Record:
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
     """The names in a JSON array of texts and numbers; None for anything else."""
+    return _names_in_short(raw) if len(raw) <= SHORT else _names_in(raw)
+
+
+def _names_in(raw: bytes) -> tuple[str, ...] | None:
     items = lua_json.as_list(raw, loose=True)
     if items is None or not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
         return None
     return tuple(item if isinstance(item, str) else lua_json.number_name(item) for item in items)
+
+
+_names_in_short = lru_cache(maxsize=1024)(_names_in)
 
 
 def milliseconds(seconds: Any) -> int | None:
@@ -265,34 +273,34 @@ def standard(job: Job, timeline: Timeline | None = None) -> Record:
 
 def _standard_fields(job: Job, last_queue: str) -> dict[bytes, bytes]:
     """The hash. ``told``: the last queue that the history tells."""
+    state, word = job.state, WORDS.get(job.state)
+    active, completed, failing = state is State.ACTIVE, state is State.COMPLETED, state is State.FAILED
     retries = DEFAULT_RETRIES if job.max_attempts is None else max(0, job.max_attempts - 1)
-    spent = (job.attempts or 0) - (job.state is State.ACTIVE)
-    fresh = job.state in (State.COMPLETED, State.FAILED)
-    last = job.finished_at if job.state is State.COMPLETED else job.started_at
-    failing = job.state is State.FAILED
+    spent = (job.attempts or 0) - active
+    last = job.finished_at if completed else job.started_at
     fields = {
         b"jid": to_bytes(job.id),
         b"klass": to_bytes(job.name),
         b"data": b"null" if job.payload is None else job.payload,
         b"priority": _priority_text(priority_of(job)),
-        b"tags": _names(job.tags),
-        b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
+        b"tags": _names(job.tags) if job.tags else lua_json.EMPTY,
+        b"worker": to_bytes(job.worker or "") if active else b"",
         b"expires": b"" if failing else b"0",
         # A completed job is in no queue; its history tells the last one.
-        b"queue": b"" if job.state is State.COMPLETED and last_queue == job.queue else to_bytes(job.queue),
+        b"queue": b"" if completed and last_queue == job.queue else to_bytes(job.queue),
         b"retries": b"%d" % retries,
-        b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
+        b"remaining": b"%d" % (retries if completed or failing else max(-1, retries - max(0, spent))),
     }
-    if job.state in WORDS:
-        fields[b"state"] = WORDS[job.state].encode()
+    if word is not None:
+        fields[b"state"] = word.encode()
     moment = job.created_at if last is None else last
     if moment is not None:
         fields[b"time"] = b"%.20f" % (moment / 1000)
-    if job.state is State.ACTIVE and job.lease_expires_at is not None:
+    if active and job.lease_expires_at is not None:
         fields[b"expires"] = score_text(job.lease_expires_at / 1000)
-    if job.state is State.BLOCKED and job.due_at is not None:
+    if job.due_at is not None and state is State.BLOCKED:
         fields[b"scheduled"] = score_text(job.due_at / 1000)
-    if job.state is State.COMPLETED:
+    if completed:
         fields[b"failure"] = lua_json.EMPTY
     elif failing or job.error is not None:
         group, message = group_and_message(job)
@@ -305,7 +313,14 @@ def _standard_fields(job: Job, last_queue: str) -> dict[bytes, bytes]:
 
 def _names(names: tuple[str, ...]) -> bytes:
     """A list of names as JSON; those with a lone surrogate, which can't be a key, are left out."""
-    return lua_json.dump([name for name in names if to_text(to_bytes(name)) == name]) if names else lua_json.EMPTY
+    return _short_names(names) if sum(map(len, names)) <= SHORT else _names_text(names)
+
+
+def _names_text(names: tuple[str, ...]) -> bytes:
+    return lua_json.dump([name for name in names if to_text(to_bytes(name)) == name])
+
+
+_short_names = lru_cache(maxsize=1024)(_names_text)
 
 
 def _events(job: Job, timeline: Timeline | None) -> tuple[Sequence[bytes], str]:
