@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...schema.errors import MalformedValue
+from ...schema.frozen import frozen
 from ...schema.text import load_loose_json, to_bytes, to_text
 from .. import lua_json
 
@@ -38,10 +40,54 @@ _ABOUT = {
 
 def read_list(entries: Iterable[bytes]) -> Iterator[Event | None]:
     """One event for each entry of the list; None for an entry that is none."""
-    return (_entry(raw) for raw in entries)
+    return (None if (found := _entry(raw)) is None else found[0] for raw in entries)
 
 
-def _entry(raw: bytes) -> Event | None:
+class _Kind(NamedTuple):
+    """What entries say beside their moment."""
+
+    event: Event
+    """The event of one of them."""
+    is_own: bool
+    """See ``is_own``."""
+    is_as_written: bool
+    """``write_list`` gives the very text of the entry."""
+
+
+_MOMENT = re.compile(rb"\[(?:0|[1-9][0-9]{0,13})")
+"""The beginning of an entry with whole seconds, which Lua writes with all their digits."""
+
+SHORT = 200
+"""Texts of at most so many bytes are remembered: thousands of jobs share a few."""
+
+
+def _entry(raw: bytes) -> tuple[Event, _Kind] | None:
+    moment, _, rest = raw.partition(b",")
+    if len(rest) > SHORT or not _MOMENT.fullmatch(moment):
+        kind = _kind(raw)
+        return None if kind is None else (kind.event, kind)
+    kind = _kind_of_rest(rest)
+    return None if kind is None else ({**kind.event, "when": int(moment[1:])}, kind)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of_rest(rest: bytes) -> _Kind | None:
+    """The kind of all entries that go on like this after their moment: thousands of jobs share a few."""
+    return _kind(b"[0," + rest)
+
+
+def _kind(raw: bytes) -> _Kind | None:
+    event = _event(raw)
+    if event is None:
+        return None
+    try:
+        is_as_written = lua_json.dump(_fields(event)) == raw
+    except MalformedValue:
+        is_as_written = False
+    return _Kind(event, is_own(event), is_as_written)
+
+
+def _event(raw: bytes) -> Event | None:
     try:
         value = load_loose_json(raw)
     except MalformedValue:
@@ -111,11 +157,6 @@ def is_own(event: Event) -> bool:
     return any(name in event for name in names)
 
 
-def foreign(events: Iterable[Event]) -> Iterator[Event]:
-    """The events that a client logged."""
-    return (event for event in events if not is_own(event))
-
-
 def log_line(event: Event) -> bytes:
     """The text that a client logged."""
     return to_bytes(event["what"])
@@ -132,17 +173,66 @@ def named(own: Iterable[Event], what: str) -> list[Event]:
     return [event for event in own if event["what"] == what]
 
 
-def put_into(event: Event) -> str | None:
-    """The queue that a ``put`` names; None for every other event, and for what only looks like one."""
-    if event.get("what") != "put" or not is_own(event):
-        return None
-    queue = event.get("q", event.get("queue"))
-    return queue if isinstance(queue, str) else None
+@frozen
+class Timeline:
+    """What a history tells, gone through once. Times are Unix ms, and None where it tells none."""
+
+    events: tuple[Event, ...]
+    entries: Sequence[bytes] | None
+    """What ``write_list`` gives for the events, where nobody need ask it: the very texts in which they were found."""
+    logs: tuple[bytes, ...]
+    """What clients logged."""
+    put_at: int | None
+    """The first put."""
+    popped_at: int | None
+    """The last pop."""
+    pops: int
+    done_at: int | None
+    """The last end."""
+    latest: int | None
+    """The latest moment of all."""
+    last_queue: str
+    """The queue that the job was last put into; empty if it does not say."""
+
+    @classmethod
+    def of_list(cls, entries: Sequence[bytes]) -> Timeline:
+        """That of a list."""
+        found = list(map(_entry, entries))
+        return cls._of([each for each in found if each is not None], None if None in found else entries)
+
+    @classmethod
+    def of_events(cls, events: Iterable[Event]) -> Timeline:
+        """That of canonical events."""
+        return cls._of([(event, _Kind(event, is_own(event), is_as_written=False)) for event in events], None)
+
+    @classmethod
+    def _of(cls, told: Sequence[tuple[Event, _Kind]], entries: Sequence[bytes] | None) -> Timeline:
+        put_at = popped_at = done_at = latest = None
+        pops, queue = 0, ""
+        logs: list[bytes] = []
+        for event, (_, is_qless, is_as_written) in told:
+            what, at = event["what"], round(1000 * event["when"])
+            if latest is None or at > latest:
+                latest = at
+            if not is_as_written:
+                entries = None
+            if not is_qless:
+                logs.append(log_line(event))
+            elif what == "put":
+                put_at = at if put_at is None else put_at
+                queue = _queue_of(event) or queue
+            elif what == "popped":
+                popped_at, pops = at, pops + 1
+            elif what == "done":
+                done_at = at
+        events = tuple([event for event, _ in told])
+        return cls(events, entries, tuple(logs), put_at, popped_at, pops, done_at, latest, queue)
 
 
-def last_queue(happened: Sequence[Event]) -> str:
-    """The queue that a job was last put into, as its history tells; empty if it does not."""
-    return next((name for event in reversed(happened) if (name := put_into(event))), "")
+def _queue_of(put: Event) -> str:
+    """The queue that a put of qless's own names; empty where that is no text."""
+    queue = put.get("q", put.get("queue"))
+    return queue if isinstance(queue, str) else ""
 
 
 # At a glance
@@ -157,7 +247,7 @@ class Story(NamedTuple):
     is_done: bool
     """The last of qless's own events says so."""
     queue: str
-    """As ``last_queue``."""
+    """As in Timeline."""
 
 
 _TEXT = rb'"[^"\\\x00-\x1f]{0,200}"'
@@ -191,4 +281,4 @@ def _story_of_events(events: Sequence[Event], entries: int) -> Story | None:
     put = next((event["when"] for event in named(own, "put")), None)
     if len(events) != entries or type(put) is not int:
         return None
-    return Story(put, bool(named(own, "popped")), own[-1]["what"] == "done", last_queue(events))
+    return Story(put, bool(named(own, "popped")), own[-1]["what"] == "done", Timeline.of_events(events).last_queue)

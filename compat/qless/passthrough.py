@@ -27,7 +27,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional
-from .record import NAME, ROLE_OF_STATE, Record, is_position, lost, priority_of, standard
+from .record import NAME, Record, is_position, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
 """All of the overflow that stays true whatever qless does to the job; it has a notion of everything else."""
@@ -72,27 +72,30 @@ class Passthrough:
     @classmethod
     def of_difference(cls, job: Job, stored: Record, memberships: Memberships) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        expected = _of_layout(standard(job), stored.fields)
+        timeline = stored.timeline if job.history is stored.timeline.events else None
+        expected = _of_layout(standard(job, timeline), stored.fields)
         if FIELD in stored.fields:
             expected = with_overflow(job, expected, lost(job, stored), touched(stored))
-        fields: dict[bytes, bytes | None] = {
-            name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
-        }
-        fields.update((name, None) for name in expected.fields if name not in stored.fields)
+        both = zip(stored.fields.items(), map(expected.fields.get, stored.fields), strict=True)
+        fields: dict[bytes, bytes | None] = {name: value for (name, value), written in both if value != written}
+        if not expected.fields.keys() <= stored.fields.keys():
+            fields.update((name, None) for name in expected.fields if name not in stored.fields)
         word = to_text(stored.fields.get(b"state", b""))
-        role = THROTTLED if job.state is State.BLOCKED and word == THROTTLED else ROLE_OF_STATE.get(job.state, "")
+        role = THROTTLED if word == THROTTLED and job.state is State.BLOCKED else next(iter(expected.scores), "")
         history = stored.history or ()
         as_written = not fields and history == expected.history
-        scores = {}
+        scores: dict[str, float] = {}
         if role in stored.scores and not _is_usual(job, role, stored.scores[role], expected, as_written):
             scores[role] = stored.scores[role]
-        scores |= memberships.held
+        scores.update(memberships.held)
+        bound = bool(scores or memberships.slots or b"state" in fields or job.state is State.ACTIVE)
+        scores.update(memberships.slots)
         return cls(
-            state=word if scores or memberships.slots or b"state" in fields or job.state is State.ACTIVE else None,
-            scores={**scores, **memberships.slots},
+            state=word if bound else None,
+            scores=scores,
             fields=fields,
             history=None if history == expected.history else history,
-            tagged={tag: score for tag, score in memberships.tagged.items() if score != tagged_at(job)},
+            tagged=_unusual(memberships.tagged, tagged_at(job)) if memberships.tagged else memberships.tagged,
             tracked=memberships.tracked,
         )
 
@@ -104,7 +107,7 @@ class Passthrough:
         if self.scores:
             extra["scores"] = {role: _plain(score) for role, score in self.scores.items()}
         # A server gives the fields of a hash in an order that changes while its table grows.
-        for role, bound in (("fields", False), ("state_fields", True)):
+        for role, bound in (("fields", False), ("state_fields", True)) if self.fields else ():
             fields = {to_text(name): self.fields[name] for name in sorted(self.fields) if (name in STATE_FIELDS) is bound}
             if fields:
                 extra[role] = fields
@@ -164,6 +167,9 @@ class Memberships:
     tracked: float | None = None
 
 
+NONE = Memberships()
+"""Those of most jobs."""
+
 DERIVED = frozenset(
     b"jid id klass data priority tags state worker expires queue retries remaining time failure grace scheduled history".split()
 )
@@ -177,6 +183,11 @@ STATE_FIELDS = frozenset(b"state worker expires time grace scheduled".split())
 def tagged_at(job: Job) -> float:
     """The time at which a job counts as tagged, if nothing else is known: when it was put."""
     return (job.created_at or 0) / 1000
+
+
+def _unusual(scores: Mapping[str, float], usual: float) -> dict[str, float]:
+    """Those that are not what the writer gives."""
+    return {name: score for name, score in scores.items() if score != usual}
 
 
 def _is_usual(job: Job, role: str, score: float, expected: Record, as_written: bool) -> bool:

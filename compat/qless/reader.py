@@ -20,9 +20,9 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import parse_number
 from ..overflow import FIELD
-from .history import LATEST, is_own
+from .history import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
-from .passthrough import Memberships, Passthrough, with_overflow_restored
+from .passthrough import NONE, Memberships, Passthrough, with_overflow_restored
 from .record import NAME, RUNNING, STALLED, canonical, created_at_of
 from .view import GONE, View, view_of
 
@@ -271,7 +271,7 @@ def counted(subject: Subject, keyspace: Keyspace) -> Job | Counted | None:
     if view.record is None or FIELD in view.fields:
         return describe(subject, keyspace)
     stored = view.stored
-    return Counted(stored.queue, stored.state, created_at_of(stored, list(filter(is_own, stored.events))))
+    return Counted(stored.queue, stored.state, created_at_of(stored))
 
 
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:
@@ -281,7 +281,8 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         return None
     stored = view.stored
     job = canonical(view.job_id, stored)
-    position, rank = _position(view, keyspace), _rank(view, job, keyspace)
+    place = _work_fact(view)
+    position, rank = _position(view, place, keyspace), _rank(place, job, keyspace)
     if FIELD in view.fields:
         # A priority in the overflow may have been turned round, to run at the same rank.
         turned = None if job.priority is None else rank_of(-job.priority)
@@ -292,6 +293,8 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
 
 
 def _memberships(view: View) -> Memberships:
+    if not (view.tagged or view.held or view.slots or view.pending or view.tracked):
+        return NONE
     slots = {f"slot:{name}": fact.score or 0.0 for name, fact in view.slots.items()}
     pending = {f"pending:{name}": fact.score or 0.0 for name, fact in view.pending.items()}
     return Memberships(
@@ -303,6 +306,8 @@ def _memberships(view: View) -> Memberships:
 
 
 def _held(view: View) -> dict[str, float]:
+    if not view.held:
+        return {}
     held, lock = view.held.get(to_text(view.fields.get(b"worker", b""))), view.by_role.get("locks")
     if held is None or held.score is None or view.word not in (*RUNNING, STALLED):
         return {}
@@ -317,9 +322,8 @@ def _work_fact(view: View) -> Fact | None:
     return view.by_role.get("work") or next(iter(view.where("work")), None)
 
 
-def _position(view: View, keyspace: Keyspace) -> int | None:
-    """How many jobs would run before this one."""
-    fact = _work_fact(view)
+def _position(view: View, fact: Fact | None, keyspace: Keyspace) -> int | None:
+    """How many jobs would run before this one. ``fact``: as ``_work_fact`` gives it."""
     if fact is None or fact.index is None or to_bytes(fact.queue or "") != view.fields.get(b"queue"):
         return None  # in a queue where it strayed it has a place, but none among its own
     if era_of(keyspace).lower_first:
@@ -327,9 +331,8 @@ def _position(view: View, keyspace: Keyspace) -> int | None:
     return max(0, keyspace.totals.sums["work", fact.queue or ""] - 1 - fact.index)
 
 
-def _rank(view: View, job: Job, keyspace: Keyspace) -> int | None:
-    """The score decides when a job runs, whatever its hash says of its priority."""
-    fact = _work_fact(view)
+def _rank(fact: Fact | None, job: Job, keyspace: Keyspace) -> int | None:
+    """The score decides when a job runs, whatever its hash says of its priority. ``fact``: as ``_work_fact`` gives it."""
     priority = job.priority if fact is None else fact.score
     if priority is None:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import field
@@ -20,7 +21,7 @@ from ...schema.text import to_bytes, to_text
 from .. import lua_json
 from ..numbers import int64_or_none, parse_int, parse_number
 from . import history
-from .history import Event
+from .history import SHORT, Event, Timeline
 
 WORDS = {
     State.WAITING: "waiting",
@@ -37,11 +38,16 @@ RUNNING = frozenset({"running", "pending"})
 STALLED = "stalled"
 """The word of a job that was timed out by hand: it waits, and its worker's set still has it."""
 
-STATES = {word.encode(): state for state, word in WORDS.items()} | {b"pending": State.ACTIVE, STALLED.encode(): State.WAITING}
-"""Canonical states by the word in the hash. ``waiting`` and ``throttled`` may mean others: see ``state_of``."""
+STATES = {
+    **{word.encode(): state for state, word in WORDS.items()},
+    b"pending": State.ACTIVE,
+    STALLED.encode(): State.WAITING,
+    b"throttled": State.WAITING,
+}
+"""Canonical states by the word in the hash."""
 
-STATE_IN_ROLE = {(b"waiting", "scheduled"): State.SCHEDULED, (b"throttled", "throttled"): State.BLOCKED}
-"""(word, index) -> state, where the word alone does not tell."""
+STATE_IN_ROLE = {b"waiting": ("scheduled", State.SCHEDULED), b"throttled": ("throttled", State.BLOCKED)}
+"""Word -> an index, and the state that it means in this one."""
 
 ROLE_OF_STATE = {
     State.WAITING: "work",
@@ -82,18 +88,27 @@ class Record:
         word = self.fields.get(b"state", b"")
         if b"jid" not in self.fields and b"id" not in self.fields:
             return State.UNKNOWN
-        for (meant, role), state in STATE_IN_ROLE.items():
-            if word == meant and role in self.scores:
-                return state
-        return State.WAITING if word == b"throttled" else STATES.get(word, State.UNKNOWN)
+        if word in STATE_IN_ROLE and STATE_IN_ROLE[word][0] in self.scores:
+            return STATE_IN_ROLE[word][1]
+        return STATES.get(word) or State.UNKNOWN
 
     @cached_property
-    def events(self) -> tuple[Event, ...]:
-        """The history in any form, without what is no event."""
+    def timeline(self) -> Timeline:
+        """What the history tells, in whatever form it is."""
         if self.history is not None:
-            return tuple(event for event in history.read_list(self.history) if event is not None)
+            return Timeline.of_list(self.history)
         raw = self.fields.get(b"history")
-        return () if raw is None else history.read_field(raw)[0]
+        return Timeline.of_events(() if raw is None else history.read_field(raw)[0])
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The history without what is no event."""
+        return self.timeline.events
+
+    @cached_property
+    def time(self) -> int | None:
+        """When qless last put the job or handed it out, Unix ms; None if the field makes no sense."""
+        return milliseconds(parse_number(self.fields.get(b"time")))
 
     @cached_property
     def tags(self) -> tuple[str, ...] | None:
@@ -123,15 +138,22 @@ class Record:
         queue = self.fields.get(b"queue", b"")
         if queue or self.state not in (State.COMPLETED, State.FAILED):
             return to_text(queue)
-        return history.last_queue(self.events)
+        return self.timeline.last_queue
 
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
     """The names in a JSON array of texts and numbers; None for anything else."""
+    return _names_in_short(raw) if len(raw) <= SHORT else _names_in(raw)
+
+
+def _names_in(raw: bytes) -> tuple[str, ...] | None:
     items = lua_json.as_list(raw, loose=True)
     if items is None or not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
         return None
     return tuple(item if isinstance(item, str) else lua_json.number_name(item) for item in items)
+
+
+_names_in_short = lru_cache(maxsize=1024)(_names_in)
 
 
 def milliseconds(seconds: Any) -> int | None:
@@ -155,23 +177,17 @@ def _due_at(seconds: float | None) -> int | None:
 def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = None) -> Job:
     """The job that a record describes. What has no sensible value is None."""
     get = record.fields.get
-    state, scores, happened = record.state, record.scores, record.events
+    state, scores, timeline = record.state, record.scores, record.timeline
     retries, remaining = parse_int(get(b"retries")), parse_int(get(b"remaining"))
-    own = [event for event in happened if history.is_own(event)]
-    popped = history.named(own, "popped")
-    time = milliseconds(parse_number(get(b"time")))
-    created_at = created_at_of(record, own)
-    started_at = milliseconds(popped[-1]["when"]) if popped else None
+    started_at, time = timeline.popped_at, record.time
     if started_at is not None and time is not None and state is State.ACTIVE and started_at <= time < started_at + 1000:
         started_at = time
-    times = [milliseconds(event["when"]) for event in happened]
     failure = record.failure or {}
     worker = to_text(get(b"worker", b""))
     finished_at = due_at = None
     match state:
         case State.COMPLETED:
-            done = history.named(own, "done")
-            finished_at = milliseconds(scores.get("completed", done[-1]["when"] if done else None))
+            finished_at = milliseconds(scores["completed"]) if "completed" in scores else timeline.done_at
         case State.FAILED:
             finished_at = milliseconds(failure.get("when"))
             worker = failure["worker"] if isinstance(failure.get("worker"), str) else worker
@@ -186,33 +202,37 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         state=state,
         priority=parse_number(get(b"priority")),
         payload=get(b"data"),
-        created_at=created_at,
-        updated_at=max((each for each in (*times, time) if each is not None), default=None),
+        created_at=created_at_of(record),
+        updated_at=_later(timeline.latest, time),
         due_at=due_at,
         started_at=started_at,
         finished_at=finished_at,
-        attempts=_attempts(state, len(popped), retries, remaining),
+        attempts=_attempts(state, timeline.pops, retries, remaining),
         max_attempts=None if retries is None else int64_or_none(retries + 1),
-        error=_error(record),
+        error=_error(record, failure) if failure else None,
         worker=worker or None,
         # A lock at 0 is one that was never given: see ``standard``.
         lease_expires_at=milliseconds(scores.get("locks")) or None if state is State.ACTIVE else None,
         tags=record.tags or (),
         depends_on=record.depends_on if state is State.BLOCKED else (),
-        logs=() if len(own) == len(happened) else tuple(map(history.log_line, history.foreign(happened))),
-        history=happened,
+        logs=timeline.logs,
+        history=timeline.events,
         extra={} if extra is None else extra,
     )
 
 
-def created_at_of(record: Record, own: Sequence[Event]) -> int | None:
-    """When a job was put for the first time, Unix ms. ``own``: those of its events that qless itself writes."""
-    put = next((event for event in own if event["what"] == "put"), None)
-    created_at = None if put is None else milliseconds(put["when"])
-    if created_at is None or any(event["what"] == "popped" for event in own):
+def created_at_of(record: Record) -> int | None:
+    """When a job was put for the first time, Unix ms."""
+    created_at = record.timeline.put_at
+    if created_at is None or record.timeline.pops:
         return created_at
-    time = milliseconds(parse_number(record.fields.get(b"time")))
+    time = record.time
     return time if time is not None and created_at <= time < created_at + 1000 else created_at
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    """The later of two moments that may be unknown."""
+    return one if other is None else other if one is None else max(one, other)
 
 
 def _attempts(state: State, popped: int, retries: int | None, remaining: int | None) -> int:
@@ -223,8 +243,7 @@ def _attempts(state: State, popped: int, retries: int | None, remaining: int | N
     return max(popped, int64_or_none(spent) or 0)
 
 
-def _error(record: Record) -> str | None:
-    failure = record.failure or {}
+def _error(record: Record, failure: Mapping[str, Any]) -> str | None:
     message = failure.get("message")
     texts = [text for text in (record.group, message) if isinstance(text, str)]
     return ": ".join(texts) if texts else None
@@ -241,9 +260,12 @@ def group_and_message(job: Job) -> tuple[str, str]:
 # Canonical fields to a record
 
 
-def standard(job: Job) -> Record:
-    """What qless itself would have written for this job. A state that it has no word for is left out."""
-    happened, last_queue = _events(job)
+def standard(job: Job, timeline: Timeline | None = None) -> Record:
+    """What qless itself would have written for this job. A state that it has no word for is left out.
+
+    ``timeline``: that of the job's history, where it is known.
+    """
+    happened, last_queue = _events(job, timeline)
     fields = _standard_fields(job, last_queue)
     depends_on = tuple(sorted(set(job.depends_on))) if job.state is State.BLOCKED else ()
     return Record(fields, tuple(happened), _standard_scores(job), depends_on)
@@ -251,34 +273,34 @@ def standard(job: Job) -> Record:
 
 def _standard_fields(job: Job, last_queue: str) -> dict[bytes, bytes]:
     """The hash. ``told``: the last queue that the history tells."""
+    state, word = job.state, WORDS.get(job.state)
+    active, completed, failing = state is State.ACTIVE, state is State.COMPLETED, state is State.FAILED
     retries = DEFAULT_RETRIES if job.max_attempts is None else max(0, job.max_attempts - 1)
-    spent = (job.attempts or 0) - (job.state is State.ACTIVE)
-    fresh = job.state in (State.COMPLETED, State.FAILED)
-    last = job.finished_at if job.state is State.COMPLETED else job.started_at
-    failing = job.state is State.FAILED
+    spent = (job.attempts or 0) - active
+    last = job.finished_at if completed else job.started_at
     fields = {
         b"jid": to_bytes(job.id),
         b"klass": to_bytes(job.name),
         b"data": b"null" if job.payload is None else job.payload,
         b"priority": _priority_text(priority_of(job)),
-        b"tags": _names(job.tags),
-        b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
+        b"tags": _names(job.tags) if job.tags else lua_json.EMPTY,
+        b"worker": to_bytes(job.worker or "") if active else b"",
         b"expires": b"" if failing else b"0",
         # A completed job is in no queue; its history tells the last one.
-        b"queue": b"" if job.state is State.COMPLETED and last_queue == job.queue else to_bytes(job.queue),
+        b"queue": b"" if completed and last_queue == job.queue else to_bytes(job.queue),
         b"retries": b"%d" % retries,
-        b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
+        b"remaining": b"%d" % (retries if completed or failing else max(-1, retries - max(0, spent))),
     }
-    if job.state in WORDS:
-        fields[b"state"] = WORDS[job.state].encode()
+    if word is not None:
+        fields[b"state"] = word.encode()
     moment = job.created_at if last is None else last
     if moment is not None:
         fields[b"time"] = b"%.20f" % (moment / 1000)
-    if job.state is State.ACTIVE and job.lease_expires_at is not None:
+    if active and job.lease_expires_at is not None:
         fields[b"expires"] = score_text(job.lease_expires_at / 1000)
-    if job.state is State.BLOCKED and job.due_at is not None:
+    if job.due_at is not None and state is State.BLOCKED:
         fields[b"scheduled"] = score_text(job.due_at / 1000)
-    if job.state is State.COMPLETED:
+    if completed:
         fields[b"failure"] = lua_json.EMPTY
     elif failing or job.error is not None:
         group, message = group_and_message(job)
@@ -291,20 +313,26 @@ def _standard_fields(job: Job, last_queue: str) -> dict[bytes, bytes]:
 
 def _names(names: tuple[str, ...]) -> bytes:
     """A list of names as JSON; those with a lone surrogate, which can't be a key, are left out."""
-    return lua_json.dump([name for name in names if to_text(to_bytes(name)) == name]) if names else lua_json.EMPTY
+    return _short_names(names) if sum(map(len, names)) <= SHORT else _names_text(names)
 
 
-def _events(job: Job) -> tuple[list[bytes], str]:
+def _names_text(names: tuple[str, ...]) -> bytes:
+    return lua_json.dump([name for name in names if to_text(to_bytes(name)) == name])
+
+
+_short_names = lru_cache(maxsize=1024)(_names_text)
+
+
+def _events(job: Job, timeline: Timeline | None) -> tuple[Sequence[bytes], str]:
     """The history, and the last queue that it tells: the job's own where it has one, else the least that its times tell.
 
     Log lines stand among the events.
     """
     try:
-        own = history.write_list(job.history)
-        logged = tuple(map(history.log_line, history.foreign(job.history)))
-        last_queue = history.last_queue(job.history)
-        if own and logged == job.logs and (job.queue or not last_queue):
-            return own, last_queue
+        own = (timeline and timeline.entries) or history.write_list(job.history)
+        told = timeline or Timeline.of_events(job.history)
+        if own and told.logs == job.logs and (job.queue or not told.last_queue):
+            return own, told.last_queue
     except MalformedValue:
         pass
     worker = job.worker or ""

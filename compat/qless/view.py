@@ -6,6 +6,8 @@ empty view. Called by reader, rules and repairs.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from attrs import define, field
 
 from ...schema.fact import Fact, Subject
@@ -23,6 +25,10 @@ EXCLUSIVE = frozenset({*INDEXES, "completed", "failed"})
 
 GONE = b"\0gone"
 """Stands for the state of a job that does not exist."""
+
+
+NOTHING = Record({})
+"""What is stored of no job."""
 
 
 @define(slots=False)
@@ -60,7 +66,7 @@ class View:
     """The state word in the hash, whatever it is."""
     by_role: dict[str, Fact] = field(factory=dict)
     """By role, where the index of the job's own queue holds it."""
-    stored: Record = field(factory=lambda: Record({}))
+    stored: Record = NOTHING
 
     @classmethod
     def of(cls, subject: Subject) -> View:
@@ -69,7 +75,10 @@ class View:
         if subject.scope != Scope.JOB:
             return view
         for fact in sorted(subject.facts, key=lambda fact: (fact.key, fact.index or 0, fact.member or b"", fact.label or "")):
-            view._add(fact)
+            if fact.role in EXCLUSIVE:
+                view.places.append(fact)
+            else:
+                view._add(fact)
         view.word = to_text(view.fields.get(b"state", b""))
         queue = to_text(view.fields.get(b"queue", b""))
         for fact in view.places:
@@ -79,7 +88,8 @@ class View:
         if view.word == "scheduled" and "scheduled" not in scores:
             # Where it strayed, its score is still the time when it is due.
             scores |= {fact.role: fact.score for fact in view.where("scheduled")[:1] if fact.score is not None}
-        history = tuple(entry for fact in view.history_facts for entry in fact.values) if view.history_facts else None
+        lists = [fact.values for fact in view.history_facts]
+        history = tuple(chain.from_iterable(lists)) if lists else None
         view.stored = Record(view.fields, history, scores, tuple(sorted(view.dependencies)))
         return view
 
@@ -88,7 +98,7 @@ class View:
         match fact.role:
             case "record":
                 self.record = fact
-                self.fields.update(fact.fields)
+                self.fields = {**self.fields, **fact.fields} if self.fields else fact.fields
             case "history":
                 self.history_facts.append(fact)
             case "tracked":
@@ -113,8 +123,6 @@ class View:
                 self.replies[label] = fact
             case "beats":
                 self.beats.append(fact)
-            case role if role in EXCLUSIVE:
-                self.places.append(fact)
 
     @property
     def is_job(self) -> bool:

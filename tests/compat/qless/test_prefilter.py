@@ -240,7 +240,7 @@ def test_a_history_is_read_at_a_glance_as_it_is_read_with_care(lines: list[bytes
         assert story is None
         return
     is_done = own[-1]["what"] == "done"
-    assert story == (puts[0]["when"], bool(history.named(own, "popped")), is_done, history.last_queue(events))
+    assert story == (puts[0]["when"], bool(history.named(own, "popped")), is_done, history.Timeline.of_events(events).last_queue)
 
 
 def test_histories_as_qless_writes_them_take_no_care(monkeypatch: pytest.MonkeyPatch) -> None:
