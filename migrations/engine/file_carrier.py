@@ -17,7 +17,7 @@ from ..run import journal_glob
 from . import Difference, Progress, Report, Verification, silent, storage
 from .carrier import Carrier
 from .file_snapshot import FileSnapshot, reopen, take
-from .key_scan import DIGEST_FACTOR, round_to_cores, task_count
+from .key_scan import DIGEST_SHARE, round_to_cores, task_count
 from .resume import SNAPSHOT
 from .runner import Runner
 from .sorted_jobs import list_jobs
@@ -50,7 +50,7 @@ class FileCarrier(Carrier):
 
         started = time.monotonic()
         with self._session(source, progress) as (runner, folder):
-            hasher, buckets = JobHasher(plan.writer), self._number(source, DIGEST_FACTOR)
+            hasher, buckets = JobHasher(plan.writer), self._number(source, DIGEST_SHARE)
 
             def digest(address: Address, tasks: int, view: SideView, name: str, progress: Progress) -> SideDigests:
                 throttle = self.throttle.shared(2)
@@ -63,7 +63,7 @@ class FileCarrier(Carrier):
 
             expected, actual = runner.together(
                 partial(digest, source, buckets, ExpectedView(plan), "source"),
-                partial(digest, target, self._number(target, DIGEST_FACTOR), ActualView(), "target"),
+                partial(digest, target, self._number(target, DIGEST_SHARE), ActualView(), "target"),
                 progress,
             )
             outcome = compare_keyspaces(expected, actual, plan, folder, report, progress)
@@ -75,7 +75,7 @@ class FileCarrier(Carrier):
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
             yield from list_jobs(snapshot, storage.join(folder, "jobs"), queue, state)
 
-    def _number(self, address: Address, times: int = 1) -> int:
+    def _number(self, address: Address, times: float = 1) -> int:
         return self._tasks or round_to_cores(task_count(address, times), self._cores())
 
     def _layout(self, tasks: int) -> str:

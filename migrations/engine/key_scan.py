@@ -38,9 +38,10 @@ KEYS_A_TASK = 20_000
 PREFILTERED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
 DIGEST_FACTOR = 2
-"""How many times as many prefiltered ones a task of a verification has, and how many times as large its batches are
-(placement_check.py): it keeps a digest of each job, and not its commands. What is done once for all jobs alike in a task is a
-sixth of Python's work."""
+"""How many times as large the batches of a verification are (placement_check.py): it keeps a digest of each job, and not its
+commands. What is done once for all jobs alike in a batch is a sixth of Python's work."""
+DIGEST_SHARE = 4 / 3
+"""How many times as many prefiltered ones a task of a verification has: most often no more than one of its batches holds."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
 MOST_BY_BYTES: other keys may be what fills it."""
@@ -217,10 +218,10 @@ def _trailing_number(data: Any, start: int, size: int) -> Any:
     return first - start, number
 
 
-def task_count(address: Address, times: int = 1) -> int:
+def task_count(address: Address, times: float = 1) -> int:
     """Into how many partitions the work on a keyspace is best cut. ``times``: of so many times as many prefiltered keys."""
     with open_source(address) as source:
-        share = times * PREFILTERED_KEYS_A_TASK if has_prefilter(address) else KEYS_A_TASK
+        share = int(times * PREFILTERED_KEYS_A_TASK) if has_prefilter(address) else KEYS_A_TASK
         by_bytes = min(MOST_BY_BYTES, source.memory() // (share * BYTES_A_KEY))
         return min(MAX_TASKS, max(source.size() // share, by_bytes) + 1)
 

@@ -183,7 +183,8 @@ class KeyRows:
             those = jobs[start:end]
             wanted, sizes = those != NOT_HERE, batch.column("size").to_numpy() + ROW_BYTES
             is_whole = sizes[~wanted].sum() <= COPY_THRESHOLD * sizes.sum()
-            rows.append(batch if is_whole else batch.filter(pa.array(wanted)))
+            # Copies: with the rows of a bucket in mapped files, what lies around them is in memory too, which may be as much.
+            rows.append(_copy(batch) if is_whole else batch.filter(pa.array(wanted)))
             owners.append(those if is_whole else those[wanted])
         return pa.Table.from_batches(rows, SCHEMA).combine_chunks(), np.concatenate(owners)
 
@@ -276,6 +277,11 @@ class _RowViews:
 def _sorted(rows: Any, *columns: Any) -> Any:
     """Rows in the order of the last of these columns, and in that of the one before it where that is the same."""
     return rows[np.lexsort([column[rows] for column in columns])]
+
+
+def _copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch in memory of its own."""
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

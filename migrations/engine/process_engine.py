@@ -47,7 +47,7 @@ class ProcessEngine(FileCarrier):
     def _cores(self) -> int:
         return self._runner.cores
 
-    def _number(self, address: Address, times: int = 1) -> int:
+    def _number(self, address: Address, times: float = 1) -> int:
         return self._tasks or max(super()._number(address, times), parts_for_cores(address, self._cores()))
 
     def verify(

@@ -31,6 +31,7 @@ from ..gc_paused import gc_paused
 from . import Progress, silent
 from .failures import located
 from .runner import Task, part_name
+from .side_by_side import SideBySide
 from .worker import leave_pandas_out, prepare_process
 
 S = TypeVar("S")
@@ -42,6 +43,8 @@ POLL_SECONDS = 0.25
 """How often progress is shown while nothing happens."""
 LEAST_MEMORY = 1 << 30
 """Bytes that a process may have on any machine."""
+_KEPT_OPEN: set[int] = set()
+"""The pipes, one of each pool, by which the processes of that pool are told that the one that made them has ended."""
 
 
 def available_cores() -> int:
@@ -64,6 +67,7 @@ class ProcessRunner:
 
     cores: int = field(factory=available_cores)
     memory: int = field()
+    _side_by_side: SideBySide = field(factory=SideBySide, init=False, repr=False, eq=False)
 
     @memory.default
     def _share(self) -> int:
@@ -75,14 +79,13 @@ class ProcessRunner:
             return []
         answers: dict[int, str] = {}
         progress(phase, 0, parts)
-        with _pool(task, phase, min(self.cores, parts), self.memory) as pool:
+        with _pool(task, phase, self.memory) as pool:
             left, begun = deque(range(parts)), [0] * parts
             while len(answers) < parts:
-                for worker in pool.idle():
-                    if left:
-                        begun[left[0]] += 1
-                        worker.begin(left.popleft())
-                for worker in pool.finished():
+                while left and (worker := pool.idle(self._side_by_side.share(self.cores))) is not None:
+                    begun[left[0]] += 1
+                    worker.begin(left.popleft())
+                for worker in pool.finished(self._side_by_side.waiting):
                     part = worker.part
                     outcome = worker.outcome()
                     if isinstance(outcome, str):
@@ -95,8 +98,10 @@ class ProcessRunner:
         return [answers[part] for part in range(parts)]
 
     def together(self, first: Callable[[Progress], S], second: Callable[[Progress], T], progress: Progress) -> tuple[S, T]:
-        """See Runner.together: either keeps all cores busy."""
-        return first(progress), second(progress)
+        """See Runner.together: either keeps all cores busy by itself, but for servers that wait, and are waited for."""
+        if self.cores < 2:
+            return first(progress), second(progress)
+        return self._side_by_side.run(first, second, progress)
 
 
 class ProcessDied(ServerError):
@@ -156,22 +161,32 @@ def _raised(answer: dict[str, str]) -> Exception:
 class _Pool:
     """The processes that do the parts of one step."""
 
-    def __init__(self, make: Callable[[], _Worker], size: int) -> None:
+    def __init__(self, make: Callable[[], _Worker]) -> None:
         self._make = make
-        self._workers = [make() for _ in range(size)]
+        self._workers: list[_Worker] = []
 
-    def idle(self) -> list[_Worker]:
-        """Those that have nothing to do. One that has died is replaced."""
+    def idle(self, most: int) -> _Worker | None:
+        """One that has nothing to do, if fewer than ``most`` have. One that has died is replaced."""
+        if sum(worker.part >= 0 for worker in self._workers) >= most:
+            return None
         for index, worker in enumerate(self._workers):
-            if worker.part < 0 and not worker.process.is_alive():
-                worker.pipe.close()
-                self._workers[index] = self._make()
-        return [worker for worker in self._workers if worker.part < 0]
+            if worker.part < 0:
+                if not worker.process.is_alive():
+                    worker.pipe.close()
+                    worker = self._workers[index] = self._make()
+                return worker
+        self._workers.append(self._make())
+        return self._workers[-1]
 
-    def finished(self) -> list[_Worker]:
-        """Those whose part has come to something; nobody, if that takes longer than it should for progress to be shown."""
+    def finished(self, waiting: Callable[[], contextlib.AbstractContextManager[None]]) -> list[_Worker]:
+        """Those whose part has come to something; nobody, if that takes longer than it should for progress to be shown.
+
+        ``waiting``: what the time is for which nothing is done but to wait for them.
+        """
         busy = {worker.pipe: worker for worker in self._workers if worker.part >= 0}
-        return [busy[pipe] for pipe in wait(list(busy), POLL_SECONDS) if isinstance(pipe, Connection)]
+        with waiting():
+            ready = wait(list(busy), POLL_SECONDS)
+        return [busy[pipe] for pipe in ready if isinstance(pipe, Connection)]
 
     def end(self) -> None:
         """Ends all, whatever they do."""
@@ -183,13 +198,14 @@ class _Pool:
 
 
 @contextlib.contextmanager
-def _pool(task: Task, phase: str, size: int, memory: int) -> Iterator[_Pool]:
+def _pool(task: Task, phase: str, memory: int) -> Iterator[_Pool]:
     context = get_context("fork")
     watched, kept = os.pipe()
+    _KEPT_OPEN.add(kept)
 
     def make() -> _Worker:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(task, phase, theirs, (ours, kept), watched, memory), daemon=True)
+        process = context.Process(target=_work, args=(task, phase, theirs, ours, watched, memory), daemon=True)
         with warnings.catch_warnings():
             # Python 3.12 warns of other threads, whose locks stay locked in the new process: here they only draw progress.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -199,11 +215,12 @@ def _pool(task: Task, phase: str, size: int, memory: int) -> Iterator[_Pool]:
 
     pool: _Pool | None = None
     try:
-        pool = _Pool(make, size)
+        pool = _Pool(make)
         yield pool
     finally:
         if pool is not None:
             pool.end()
+        _KEPT_OPEN.remove(kept)
         os.close(watched)
         os.close(kept)
 
@@ -211,12 +228,13 @@ def _pool(task: Task, phase: str, size: int, memory: int) -> Iterator[_Pool]:
 # In a process of the pool
 
 
-def _work(task: Task, phase: str, pipe: Connection, others: tuple[Connection, int], watched: int, memory: int) -> None:
+def _work(task: Task, phase: str, pipe: Connection, other: Connection, watched: int, memory: int) -> None:
     """Does parts until nobody sends any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    others[0].close()
-    os.close(others[1])
+    other.close()
+    for kept in _KEPT_OPEN:  # of all pools that were there: only who made them keeps these open
+        os.close(kept)
     threading.Thread(target=_end_with, args=(watched,), daemon=True).start()
     prepare_process()
     leave_pandas_out()
