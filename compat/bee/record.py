@@ -200,7 +200,7 @@ def _options(job: Job, word: str | None) -> tuple[bytes, int]:
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
         delay = max(0, job.due_at - job.created_at)
     ttl = job.ttl if job.ttl is not None and job.ttl > 0 else None
-    retries = OPTIONS["retries"] if job.max_attempts is None else max(0, job.max_attempts - 1)
+    retries: Any = OPTIONS["retries"] if job.max_attempts is None else max(0, job.max_attempts - 1)
     return options_text(_priority(job), retries, needs, delay, ttl), retries
 
 
