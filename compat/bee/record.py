@@ -195,7 +195,11 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
 
 def _options(job: Job, word: str | None) -> tuple[bytes, int]:
     """The options, as JSON; and how often the job may be tried again by them."""
-    needs = job.depends_on if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on)) else None
+    needs = (
+        tuple(job.depends_on)
+        if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on))
+        else None
+    )
     delay = None
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
         delay = max(0, job.due_at - job.created_at)
