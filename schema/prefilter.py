@@ -18,17 +18,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from attrs import field, frozen
 
 from .fact import Entry, Fact, Subject
 from .job import State
 from .totals import Totals
-
-if TYPE_CHECKING:
-    from .columnar.jobtable import AcceptedJobs, JobTable
 
 WORD = 1 << 64
 MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
@@ -226,10 +223,6 @@ class Prefilter(ABC):
         but for those in optional ones, which are among ``owned``: an entry for each, of a set as of a list.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
-
-    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
-        """See ``BatchPrefilter.tables``."""
-        return iter(())
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the records with these keys, which ``accept`` has accepted."""

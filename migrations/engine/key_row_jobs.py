@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from attrs import frozen
 
+from ...schema.columnar.batch_prefilter import TableReader
 from ...schema.family import Keyspace
 from .jobs import JobBatch, Jobs, Many, One
 from .placement_check import KeyRows
@@ -29,13 +30,13 @@ class KeyRowJobs(Jobs):
     def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
         prefilter, totals = self.key_rows.prefilter(), self.keyspace.totals
         address = self.key_rows.address
-        tables_of = (address.key_family.batch_prefilter(address.prefix, self.key_rows.now_ms) or prefilter).tables
+        reader = address.key_family.batch_prefilter(address.prefix, self.key_rows.now_ms) or prefilter
         for groups in self.key_rows.batches(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:
                 left = np.ones(len(jobs), bool)
-                for table in tables_of(jobs, totals):
+                for table in reader.tables(jobs, totals) if isinstance(reader, TableReader) else ():
                     made = many(table)
                     if made is not None:
                         tables.append((rows[table.rows], made))

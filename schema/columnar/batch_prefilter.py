@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -51,6 +51,17 @@ class IndexMemberColumns:
     group: JobGroup | None = None
 
 
+@runtime_checkable
+class TableReader(Protocol):
+    """A BatchPrefilter; or a Prefilter whose family makes tables of jobs that were accepted one by one."""
+
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals.
+
+        Each is in one table at most; those that take a closer look are in none.
+        """
+
+
 class BatchPrefilter(ABC):
     """The same keyspace at the same moment as that of the Prefilter to which it belongs."""
 
@@ -82,8 +93,5 @@ class BatchPrefilter(ABC):
         """``Prefilter.tally_index`` of the members of an index that have a number; ``scores``: theirs (float64)."""
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
-        """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals.
-
-        Each is in one table at most; those that take a closer look are in none.
-        """
+        """See TableReader."""
         return iter(())

@@ -8,6 +8,7 @@ from itertools import compress
 
 from attrs import evolve
 from ferryman.migrations.plan import Active, Plan, decide, decide_table
+from ferryman.schema.columnar.batch_prefilter import TableReader
 from ferryman.schema.columnar.jobtable import AcceptedJobs, JobTable
 from ferryman.schema.columnar.tables_of_jobs import FEWEST
 from ferryman.schema.connection.address import Address
@@ -35,6 +36,7 @@ def assert_tables(keyspace: Keyspace, prefilter: Prefilter, tables_of: TablesOf,
 
 def rows_in_tables(keyspace: Keyspace, prefilter: Prefilter, jobs: Iterable[Keys]) -> int:
     """How many of these accepted jobs are in tables, all of which are right. There are enough of each that tables are made."""
+    assert isinstance(prefilter, TableReader)
     many = [job for job in jobs for _ in range(FEWEST)]
     return sum(map(len, assert_tables(keyspace, prefilter, prefilter.tables, many))) // FEWEST
 
