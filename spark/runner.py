@@ -6,8 +6,6 @@ write, since rows that pass through Java take longer there than in Python. Calle
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,6 +16,7 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 
 from ..migrations.engine import Progress, silent
+from ..migrations.engine.background import in_background
 from ..migrations.engine.failures import located, work_errors
 from ..migrations.engine.runner import Task, part_name
 from ..migrations.engine.worker import prepare_process
@@ -101,43 +100,6 @@ def run_action(spark: SparkSession, action: Callable[[], Any], phase: str, progr
         doing.result()
         for step, _, total in _steps(context, group, phase):
             progress(step, total, total)
-
-
-class Cancelled(Exception):
-    """Raised in a thread that nobody waits for any more."""
-
-
-@contextlib.contextmanager
-def in_background(work: Callable[[Progress], T], progress: Progress = silent) -> Iterator[tuple[Future[T], Progress]]:
-    """Does ``work`` in a thread of its own, so that Spark has tasks of two steps when one has too few; ends when both have.
-
-    Gives what it will return, and the progress for the block to tell: that raises the error of the work as soon as there is one.
-    The work's own is shown once the block has nothing more to tell, and stops the work when the block fails.
-    """
-    is_over = threading.Event()
-    latest: list[tuple[str, int, int | None]] = []
-
-    def of_work(phase: str, done: int, total: int | None) -> None:
-        latest[:] = [(phase, done, total)]
-        if is_over.is_set():
-            raise Cancelled
-
-    with ThreadPoolExecutor(1) as pool:
-        doing = pool.submit(work, of_work)
-
-        def of_block(phase: str, done: int, total: int | None) -> None:
-            if doing.done():
-                doing.result()
-            progress(phase, done, total)
-
-        try:
-            yield doing, of_block
-            while not wait([doing], POLL_SECONDS).done:
-                for each in latest:
-                    progress(*each)
-        except BaseException:
-            is_over.set()
-            raise
 
 
 def _steps(context: Any, group: str, phase: str) -> Iterator[tuple[str, int, int]]:

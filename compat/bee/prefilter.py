@@ -153,6 +153,7 @@ class BeePrefilter(Prefilter):
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        """See TableReader."""
         from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
 
         return iter(()) if FIELD in jobs.records else tables_of_accepted(jobs, self._read)

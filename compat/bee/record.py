@@ -176,7 +176,7 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
         b"data": job.payload if job.payload is not None and lua_json.is_json(job.payload) else b"{}",
         b"options": options,
         b"worker": to_bytes(job.worker or ""),
-        b"retries": b"%d" % retries_made(job.attempts, word, allowed),
+        b"retries": b"%d" % _retries(job, word, allowed),
         b"tags": (lua_json.dump_plain(list(job.tags)) if job.tags else None) or lua_json.EMPTY,
         b"history": history_text(job, word),
     }
@@ -195,21 +195,20 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
 
 def _options(job: Job, word: str | None) -> tuple[bytes, int]:
     """The options, as JSON; and how often the job may be tried again by them."""
-    needs = (
-        tuple(job.depends_on)
-        if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on))
-        else None
-    )
-    delay = None
+    needs = delay = None
+    if job.state is State.BLOCKED and word == "new" and lua_json.dump_plain(list(job.depends_on)):
+        needs = tuple(job.depends_on)
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
         delay = max(0, job.due_at - job.created_at)
     ttl = job.ttl if job.ttl is not None and job.ttl > 0 else None
     retries: Any = OPTIONS["retries"] if job.max_attempts is None else max(0, job.max_attempts - 1)
-    return options_text(_priority(job), retries, needs, delay, ttl), retries
+    return _options_text(_priority(job), retries, needs, delay, ttl), retries
 
 
 @lru_cache(maxsize=1_000, typed=True)
-def options_text(priority: int | float, retries: int, needs: tuple[str, ...] | None, delay: int | None, ttl: int | None) -> bytes:
+def _options_text(
+    priority: int | float, retries: int, needs: tuple[str, ...] | None, delay: int | None, ttl: int | None
+) -> bytes:
     """The options of a sound job, as JSON. None: as in all jobs."""
     options: dict[str, Any] = {**OPTIONS, "priority": priority, "retries": retries}
     if needs is not None:
@@ -228,9 +227,8 @@ def _priority(job: Job) -> int | float:
     return 0 if lua_json.plain_number(job.priority) is None else job.priority or 0
 
 
-def retries_made(attempts: int | None, word: str | None, allowed: int) -> int:
-    """How often a job was tried again, of as many times as it may be."""
-    made = (attempts or 0) - _has_run(word or "")
+def _retries(job: Job, word: str | None, allowed: int) -> int:
+    made = (job.attempts or 0) - _has_run(word or "")
     return max(1 if word == "retried" else 0, min(made, allowed))
 
 

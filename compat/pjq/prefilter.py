@@ -110,6 +110,7 @@ class PjqPrefilter(Prefilter):
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        """See TableReader."""
         from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
 
         def read(keys: JobKeys) -> Job:

@@ -9,22 +9,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from attrs import define, field
 
 from . import Progress
+from .background import in_background
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-POLL_SECONDS = 0.25
-"""How often the progress of the second series is shown once the first has ended."""
-
-
-class Cancelled(Exception):
-    """Raised in a thread for which nobody waits any more."""
 
 
 @define(eq=False)
@@ -61,15 +54,8 @@ class SideBySide:
 
         The progress of the second is shown once the first has ended.
         """
-        is_over = threading.Event()
-        latest: list[tuple[str, int, int | None]] = []
 
-        def progress_of_second(phase: str, done: int, total: int | None) -> None:
-            latest[:] = [(phase, done, total)]
-            if is_over.is_set():
-                raise Cancelled
-
-        def do_second() -> T:
+        def do_second(progress_of_second: Progress) -> T:
             with self._turn:
                 self._second = threading.get_ident()
                 try:
@@ -79,34 +65,12 @@ class SideBySide:
 
         self._running = 2
         try:
-            with ThreadPoolExecutor(1) as pool, self._turn:
-                doing = pool.submit(do_second)
-                try:
-                    return self._do_first(first, doing, latest, progress)
-                except BaseException:
-                    is_over.set()
-                    raise
+            with in_background(do_second, progress, turn=self._turn, waiting=self.waiting) as (doing, progress_of_first):
+                found = first(progress_of_first)
+                self._running -= 1
+            return found, doing.result()
         finally:
             self._running, self._second = 0, None
-
-    def _do_first(
-        self, first: Callable[[Progress], S], doing: Future[T], latest: list[tuple[str, int, int | None]], progress: Progress
-    ) -> tuple[S, T]:
-        """Does the first, and waits for the second, which is being done. ``latest``: its progress."""
-
-        def progress_of_first(phase: str, done: int, total: int | None) -> None:
-            if doing.done():
-                doing.result()
-            progress(phase, done, total)
-
-        found = first(progress_of_first)
-        self._running -= 1
-        while not doing.done():
-            with self.waiting():
-                wait([doing], POLL_SECONDS)
-            for each in latest:
-                progress(*each)
-        return found, doing.result()
 
     def _take_turn(self) -> None:
         """Waits for the turn, and has it when an interruption is raised: who has it gives it back."""

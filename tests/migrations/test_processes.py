@@ -133,15 +133,26 @@ with _ended_by_sigterm(), work_folder(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize(("signal_number", "is_clean"), [(signal.SIGKILL, False), (signal.SIGTERM, True), (signal.SIGINT, True)])
+ENDS = pytest.mark.parametrize(
+    ("signal_number", "is_clean"), [(signal.SIGKILL, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+)
+"""By these signals, and whether the work folder is deleted then."""
+
+
+def assert_all_end(program: str, count: int, folder: Path, signal_number: int, is_clean: bool) -> None:
+    """A program whose processes, so many, wait for ever is ended by a signal: none of them outlives it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as waiting:
+        assert waiting.stdout is not None
+        processes = [int(waiting.stdout.readline()) for _ in range(count)]
+        waiting.send_signal(signal_number)
+    wait_until(lambda: not any(map(is_there, processes)))
+    assert (list(folder.iterdir()) == []) == is_clean
+
+
+@ENDS
 def test_no_process_outlives_the_one_that_waits_and_a_request_to_end_leaves_no_file(
     tmp_path: Path, signal_number: int, is_clean: bool
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as waiting:
-        assert waiting.stdout is not None
-        processes = [int(waiting.stdout.readline()) for _ in range(2)]
-        waiting.send_signal(signal_number)
-    wait_until(lambda: not any(map(is_there, processes)))
-    assert (list(tmp_path.iterdir()) == []) == is_clean
+    assert_all_end(PROGRAM, 2, tmp_path, signal_number, is_clean)

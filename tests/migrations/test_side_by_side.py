@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +13,7 @@ from ferryman.migrations.engine.processes import ProcessRunner
 from ferryman.schema.errors import KeyspaceNotFound
 
 from ..support.topologies import wait_until
-from .test_processes import is_there
+from .test_processes import ENDS, assert_all_end, is_there
 
 Task = Callable[[int], str]
 SECONDS = 30.0
@@ -151,13 +148,6 @@ with _ended_by_sigterm(), work_folder(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize(("signal_number", "is_clean"), [(signal.SIGKILL, False), (signal.SIGTERM, True), (signal.SIGINT, True)])
+@ENDS
 def test_no_process_of_either_outlives_the_one_that_waits(tmp_path: Path, signal_number: int, is_clean: bool) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as command:
-        assert command.stdout is not None
-        processes = [int(command.stdout.readline()) for _ in range(4)]
-        command.send_signal(signal_number)
-    wait_until(lambda: not any(map(is_there, processes)))
-    assert (list(tmp_path.iterdir()) == []) == is_clean
+    assert_all_end(PROGRAM, 4, tmp_path, signal_number, is_clean)

@@ -20,6 +20,7 @@ from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.engine import Progress, Summary, placement_check
+from ferryman.migrations.engine.background import Cancelled, in_background
 from ferryman.migrations.engine.job_digests import DIGESTS, JobDigest, digests_of
 from ferryman.migrations.engine.job_hasher import JobHasher
 from ferryman.migrations.engine.jobs import FactJobs
@@ -44,7 +45,6 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.jobnumber import number_of
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.totals import Totals
-from ferryman.spark.runner import Cancelled, in_background
 from ferryman.testing.keyspaces import dump
 from ferryman.testing.keyspaces import store as store_jobs
 
