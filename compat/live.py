@@ -10,6 +10,7 @@ Called by the transport, by the clients in ``compat/<system>/client.py``, by ``c
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
@@ -274,7 +275,7 @@ def size(reply: Any) -> Size:
         done=done,
         consumers=consumers,
         routes=0,
-        next_due_ms=None if first is None or first < 0 else int(first),
+        next_due_ms=None if first is None or first < 0 else math.ceil(first),
         blocked=blocked,
         outbox=0,
         now=int(now),

@@ -23,9 +23,17 @@ local function seconds()
   return tonumber(time[1]) + tonumber(time[2]) / 1000000
 end
 
--- A moment of qless in ms.
+-- A thousandth of a ms: more than a double of seconds, or what is made of it here, may be wrong.
+local INEXACT = 0.001
+
+-- A moment of qless in ms, never one that has not come yet.
 local function in_ms(moment)
-  return math.floor(moment * 1000 + 0.5)
+  return math.floor(moment * 1000 + INEXACT)
+end
+
+-- A moment at which something is due, in ms, never one before.
+local function due_ms(moment)
+  return math.ceil(moment * 1000 - INEXACT)
 end
 
 local function zset(queue, index)

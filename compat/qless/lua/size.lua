@@ -20,7 +20,7 @@ return reply_of(function()
     0,
     0,
     call('ZCOUNT', SIDE .. 'consumers:' .. queue, in_ms(now), '+inf'),
-    first and in_ms(tonumber(first)) or -1,
+    first and due_ms(tonumber(first)) or -1,
     in_ms(now),
   }
 end)

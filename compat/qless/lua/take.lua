@@ -167,6 +167,6 @@ return reply_of(function()
   end
   in_slices('ZREM', WORK, away)
   local is_more = more or #chosen > 0 and #chosen == room
-  reply[2] = is_more and reply[1] or in_ms(next_event(now))
+  reply[2] = is_more and reply[1] or due_ms(next_event(now))
   return reply
 end)

@@ -18,7 +18,7 @@ return reply_of(function()
       if #jobs > 0 and used > space then
         break
       end
-      append(jobs, {string.format('%.0f', in_ms(due)), id, call('HGETALL', RECORD .. id)})
+      append(jobs, {string.format('%.0f', due_ms(due)), id, call('HGETALL', RECORD .. id)})
     end
   end
   return jobs

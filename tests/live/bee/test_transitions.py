@@ -96,6 +96,16 @@ def test_the_next_event_is_the_next_due_time_or_a_second_where_others_leave_jobs
     assert ([job.id for job in taken.jobs], taken.next_event_ms) == (["a"], T + 1000)
 
 
+def test_nobody_is_told_to_come_before_a_job_is_due(bee: Keyspace) -> None:
+    """Delays may be fractions of a ms, and clients sleep whole ones: they would find nothing."""
+    bee.put("later", delay_ms=7000)
+    bee.client.zadd("bee:ss:delayed:mail", {"later": T + 7000.3})
+    assert bee.take(now=T).next_event_ms == T + 7001
+    assert bee.send(bee.live.size("mail", now=T)).next_due_ms == T + 7001
+    assert bee.ids(now=T + 7000) == []
+    assert bee.ids(now=T + 7001) == ["later"]
+
+
 def test_a_consumer_is_a_worker_of_bee(bee: Keyspace) -> None:
     assert hive_of("host:1:x") == "host:1:x"
     assert hive_of("5f0c") == "ferryman:0:5f0c"

@@ -183,6 +183,16 @@ def test_a_call_says_when_to_take_again(send: Any) -> None:
     assert not send(LIVE.take("mail", "w", 1, LEASE, now=NOW)).more
 
 
+def test_nobody_is_told_to_come_before_a_job_is_due(client: redis.Redis, send: Any) -> None:
+    """Due times are of microseconds, and clients sleep whole ms: they would find nothing."""
+    put(send, "later", delay_ms=7_000)
+    client.zadd("ql:q:mail-scheduled", {"later": (NOW + 7_000) / 1000 + 0.000_3})
+    assert send(LIVE.take("mail", "w", 1, LEASE, now=NOW)).next_event_ms == NOW + 7_001
+    assert send(LIVE.size("mail", now=NOW)).next_due_ms == NOW + 7_001
+    assert take(send, 1, NOW + 7_000) == []
+    assert ids(take(send, 1, NOW + 7_001)) == ["later"]
+
+
 def test_a_paused_queue_gives_nothing_and_nothing_is_written_there(client: redis.Redis, send: Any) -> None:
     put(send, "j1")
     client.sadd("ql:paused_queues", "mail")
