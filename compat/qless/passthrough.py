@@ -23,11 +23,11 @@ from attrs import evolve, field
 
 from ...schema.errors import MalformedValue
 from ...schema.frozen import frozen
-from ...schema.job import Job, State
+from ...schema.job import Job, State, rank_of, replaced
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from ..passthrough import optional
-from .record import NAME, Record, is_position, lost, priority_of, standard
+from .record import NAME, Record, canonical, is_position, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
 """All of the overflow that stays true whatever qless does to the job; it has a notion of everything else."""
@@ -233,6 +233,17 @@ def with_overflow_restored(job: Job, stored: Record) -> Job:
     if now != overflow.as_of:
         overflow = evolve(overflow, fields={name: value for name, value in overflow.fields.items() if name in LASTING}, as_of=now)
     return overflow.restored(job, NAME, now)
+
+
+def job_of(job_id: str, stored: Record, memberships: Memberships) -> Job:
+    """The job with everything but its place among others: canonical fields, what overflowed, and what goes back byte for byte."""
+    job = canonical(job_id, stored)
+    if FIELD in stored.fields:
+        # A priority in the overflow may have been turned round, to run at the same rank.
+        turned = None if job.priority is None else rank_of(-job.priority)
+        job = replaced(with_overflow_restored(job, stored), rank=turned)
+    own = Passthrough.of_difference(job, stored, memberships).to_extra()
+    return replaced(job, extra={**job.extra, NAME: own}) if own else job
 
 
 def _bytes(value: Any) -> bytes:

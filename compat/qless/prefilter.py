@@ -8,12 +8,13 @@ tests/compat/qless/test_prefilter.py holds every rule against it. Called by ``fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import State
+from ...schema.job import Job, State, replaced
 from ...schema.jobnumber import number_of, number_of_raw
 from ...schema.memo import Memo
 from ...schema.prefilter import WORD, Accepted, IndexKey, IndexMembers, JobGroup, Member, OwnedList, Prefilter, RecordColumns
@@ -23,9 +24,13 @@ from ..lua_json import EMPTY, as_object, is_json
 from ..numbers import parse_int, parse_number
 from . import history, reader
 from .acceptance import FIELDS, UNUSUAL
-from .keys import EARLIEST_PART, LATEST_PART, Generation, layout
-from .record import milliseconds, names_of
+from .keys import EARLIEST_PART, LATEST_PART, Generation, layout, lower_first
+from .passthrough import NONE, Memberships, job_of
+from .record import Record, milliseconds, names_of
 from .rules.placement import SLACK_S
+
+if TYPE_CHECKING:
+    from ...schema.columnar.jobtable import AcceptedJobs, JobKeys, JobTable
 
 NEEDED = FIELDS | {b"time"}
 """The fields without which no job is accepted."""
@@ -229,11 +234,47 @@ class QlessPrefilter(Prefilter):
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
     def _place(self, key: bytes, member: bytes, score: float, rank: int, job_id: str) -> Fact:
-        index = self._indexes[key, "zset"]
-        if index is not None:
-            return Fact(FactKind.PLACE, index.role, key, "zset", job_id, "", index.name, None, member, score, rank)
-        group = self._indexes[key, "list"].name
-        return Fact(FactKind.PLACE, "failed", key, "list", job_id, label=group, member=member, index=rank)
+        _, role, name = self._index_of(key)
+        if role == "failed":
+            return Fact(FactKind.PLACE, role, key, "list", job_id, label=name, member=member, index=rank)
+        return Fact(FactKind.PLACE, role, key, "zset", job_id, "", name, None, member, score, rank)
+
+    def _index_of(self, key: bytes) -> _Index:
+        """The index with this key, which is one."""
+        return self._indexes[key, "zset"] or self._indexes[key, "list"]
+
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        """See TableReader."""
+        from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
+
+        is_lower_first = lower_first(totals)
+
+        def read(keys: JobKeys) -> Job:
+            """What the reader makes of a job."""
+            (member,) = keys.members
+            _, role, queue = self._index_of(member.key)
+            scores = {} if role == "failed" else {role: member.score}
+            lines: tuple[bytes, ...] = ()
+            tagged: dict[str, float] = {}
+            slots: dict[str, float] = {}
+            for entry in sorted(keys.owned, key=attrgetter("key")):
+                if entry.redis_type == "list":
+                    lines = tuple(entry.value)
+                    continue
+                ((_, score),) = entry.value
+                _, noted, name = self._indexes[entry.key, "zset"]
+                if noted == "tagged":
+                    tagged[name] = score
+                else:
+                    slots[f"{noted}:{name}"] = score
+            memberships = Memberships(slots=slots, tagged=tagged) if tagged or slots else NONE
+            job = job_of(to_text(keys.key[len(self._head) :]), Record(keys.record, lines, scores), memberships)
+            if role != "work":
+                return replaced(job, rank=reader.rank_in(job.priority, lower_first=is_lower_first))
+            position = reader.position_of(queue, member.rank, totals, lower_first=is_lower_first)
+            return replaced(job, position=position, rank=reader.rank_in(member.score, lower_first=is_lower_first))
+
+        return tables_of_accepted(jobs, read)
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         generation = Generation.REQLESS if b"throttles" in records else Generation.UNIFIED

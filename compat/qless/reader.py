@@ -22,8 +22,8 @@ from ..numbers import parse_number
 from ..overflow import FIELD
 from .history import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
-from .passthrough import NONE, Memberships, Passthrough, with_overflow_restored
-from .record import NAME, RUNNING, STALLED, canonical, created_at_of
+from .passthrough import NONE, Memberships, job_of
+from .record import RUNNING, STALLED, canonical, created_at_of
 from .view import GONE, View, view_of
 
 REGISTRIES = frozenset({"queues", "paused", "config", "identifiers", "priorities", "name_patterns", "name_order"})
@@ -279,17 +279,13 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     view = view_of(subject)
     if view.record is None:
         return None
-    stored = view.stored
-    job = canonical(view.job_id, stored)
-    place = _work_fact(view)
-    position, rank = _position(view, place, keyspace), _rank(place, job, keyspace)
-    if FIELD in view.fields:
-        # A priority in the overflow may have been turned round, to run at the same rank.
-        turned = None if job.priority is None else rank_of(-job.priority)
-        job = replaced(with_overflow_restored(job, stored), rank=turned)
-    own = Passthrough.of_difference(job, stored, _memberships(view)).to_extra()
-    extra = {**job.extra, NAME: own} if own else job.extra
-    return replaced(job, extra=extra, position=position, rank=rank)
+    job, place, era = job_of(view.job_id, view.stored, _memberships(view)), _work_fact(view), era_of(keyspace)
+    position = None
+    # In a queue where it strayed it has a place, but none among its own.
+    if place is not None and place.index is not None and to_bytes(place.queue or "") == view.fields.get(b"queue"):
+        position = position_of(place.queue or "", place.index, keyspace.totals, lower_first=era.lower_first)
+    score = parse_number(view.fields.get(b"priority")) if place is None else place.score
+    return replaced(job, position=position, rank=rank_in(score, lower_first=era.lower_first))
 
 
 def _memberships(view: View) -> Memberships:
@@ -322,18 +318,11 @@ def _work_fact(view: View) -> Fact | None:
     return view.by_role.get("work") or next(iter(view.where("work")), None)
 
 
-def _position(view: View, fact: Fact | None, keyspace: Keyspace) -> int | None:
-    """How many jobs would run before this one. ``fact``: as ``_work_fact`` gives it."""
-    if fact is None or fact.index is None or to_bytes(fact.queue or "") != view.fields.get(b"queue"):
-        return None  # in a queue where it strayed it has a place, but none among its own
-    if era_of(keyspace).lower_first:
-        return fact.index
-    return max(0, keyspace.totals.sums["work", fact.queue or ""] - 1 - fact.index)
+def position_of(queue: str, index: int, totals: Totals, *, lower_first: bool) -> int:
+    """How many jobs of a queue would run before the one at this index of its zset."""
+    return index if lower_first else max(0, totals.sums["work", queue] - 1 - index)
 
 
-def _rank(fact: Fact | None, job: Job, keyspace: Keyspace) -> int | None:
-    """The score decides when a job runs, whatever its hash says of its priority. ``fact``: as ``_work_fact`` gives it."""
-    priority = job.priority if fact is None else fact.score
-    if priority is None:
-        return None
-    return rank_of(priority if era_of(keyspace).lower_first else -priority)
+def rank_in(score: int | float | None, *, lower_first: bool) -> int | None:
+    """The rank of a job with this score in its queue, whatever its hash says of its priority; that counts where it has none."""
+    return None if score is None else rank_of(score if lower_first else -score)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -84,12 +85,18 @@ def accepted_jobs(jobs: Sequence[Keys]) -> AcceptedJobs:
 def owned_lists(entries: Sequence[Sequence[Entry]]) -> OwnedLists:
     """The lists that belong to jobs: those of each."""
     those = list(chain.from_iterable(entries))
+    are_scored = [entry.redis_type == "zset" for entry in those]
+    values = [
+        [member for member, _ in entry.value] if scored else entry.value for entry, scored in zip(those, are_scored, strict=True)
+    ]
+    scores = [entry.value[0][1] if scored else math.nan for entry, scored in zip(those, are_scored, strict=True)]
     return OwnedLists(
         BinaryViews.of([entry.key for entry in those]),
         np.array([entry.offset for entry in those], np.int64),
-        np.array([len(entry.value) for entry in those], np.int64),
-        BinaryViews.of(list(chain.from_iterable(entry.value for entry in those))),
+        np.array(list(map(len, values)), np.int64),
+        BinaryViews.of(list(chain.from_iterable(values))),
         np.array(list(map(len, entries)), np.int64),
+        np.array(scores) if any(are_scored) else None,
     )
 
 
