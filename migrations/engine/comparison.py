@@ -108,6 +108,7 @@ def _match_task(source: Sequence[str], target: Sequence[str], buckets: int, fold
 
     def compare(bucket: int) -> str:
         wanted, found = (_read_digests(paths, bucket, buckets) for paths in (source, target))
+        wanted = _without_refused(wanted, found)
         ours, theirs = _equal_rows(wanted, found)
         both = _have_position(wanted)[ours] & _have_position(found)[theirs]
         positions = PositionsFile(folder, buckets)
@@ -128,6 +129,14 @@ def _match_task(source: Sequence[str], target: Sequence[str], buckets: int, fold
 def _read_digests(paths: Sequence[str], bucket: int, buckets: int) -> pa.Table:
     """The digests in a bucket."""
     return pa.Table.from_batches(read_bucket(paths, bucket, buckets, DIGESTS.arrow), DIGESTS.arrow).combine_chunks()
+
+
+def _without_refused(wanted: pa.Table, found: pa.Table) -> pa.Table:
+    """What is wanted without the jobs that stay at the source and that the target has not: as it should be."""
+    refused = pc.equal(wanted.column("digest"), b"").to_numpy()
+    if not refused.any():
+        return wanted
+    return wanted.filter(pa.array(~refused | np.isin(wanted.column("number").to_numpy(), found.column("number").to_numpy())))
 
 
 def _equal_rows(wanted: pa.Table, found: pa.Table) -> tuple[Any, Any]:

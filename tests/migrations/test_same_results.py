@@ -22,7 +22,7 @@ from ferryman.migrations.engine.job_selection import JobSelection, Mismatch
 from ferryman.migrations.engine.memory_engine import MemoryEngine
 from ferryman.migrations.engine.process_engine import ProcessEngine
 from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
-from ferryman.migrations.plan import Plan
+from ferryman.migrations.plan import Active, Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names
@@ -169,6 +169,18 @@ def test_verify_names_the_same_differences(engine: Carrier, server: Server) -> N
     assert {"payload", "missing", "unexpected", "order"} <= {difference.field for difference in differences}
 
 
+def test_verify_names_jobs_that_were_to_stay_at_the_source_and_that_the_target_has(engine: Carrier, server: Server) -> None:
+    source, target, now = Address.parse(server.url(0, family="kue")), target_of(server, 1, "ferryman"), 1_800_000_000_000
+    generate_keyspace(source, KeyspaceSpec(300, 7, now))
+    plan = Plan.between(source, target, now)
+    migrate(engine, source, target, plan)
+    refusing = evolve(plan, active=Active.REFUSE)
+    outcome, differences = verify(engine, source, target, refusing)
+    assert (outcome, differences) == verify(LOCAL, source, target, refusing)
+    assert {(each.field, each.source) for each in differences} == {("unexpected", "refused by MIGRATE-ACTIVE")}
+    assert len(differences) == outcome.refused > 5
+
+
 def test_verify_sees_each_kind_of_damage_to_a_target_of_our_own(engine: Carrier, server: Server) -> None:
     """Both sides come as tables; what differs in one job of a thousand must show."""
     now = 1_800_000_000_000
@@ -224,7 +236,8 @@ def test_many_jobs_are_carried_the_same_and_none_is_compared_field_by_field_for_
     outcome, differences = verify(engine, source, in_parts, plans[1])
     assert (outcome, differences) == verify(LOCAL, source, in_memory, plans[0])
     assert not differences
-    assert len(compared) == outcome.refused
+    assert not compared
+    assert bool(outcome.refused) is (family == "qless")
 
 
 @pytest.mark.parametrize("family", ["bee", "kickq", "qless"])
