@@ -6,12 +6,12 @@ well be sound. tests/compat/kickq/test_prefilter.py holds every rule against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import State
+from ...schema.job import Job, State, replaced
 from ...schema.jobnumber import number_of
 from ...schema.memo import Memo
 from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
@@ -21,7 +21,11 @@ from ..numbers import score_to_int
 from ..overflow import FIELD, why_unreadable
 from .keys import LOOK_MS, RUN_TRACE, SCHEDULED_WORDS, WORDS, as_sent, counted, layout
 from .passthrough import decoded, time_role
-from .record import DEFAULTS, ITEM, RUN_STATES, as_integer, as_number, truthy
+from .reader import job_of
+from .record import DEFAULTS, ITEM, RUN_STATES, Record, as_integer, as_number, truthy
+
+if TYPE_CHECKING:
+    from ...schema.columnar.jobtable import AcceptedJobs, JobKeys, JobTable
 
 NEEDED = frozenset({b"id", b"name", b"state", b"createTime", b"updateTime", ITEM})
 """The fields without which no job is accepted."""
@@ -134,12 +138,34 @@ class KickqPrefilter(Prefilter):
             facts.append(self._place(index, member, score, rank, job_id))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 
-    def _place(self, key: bytes, member: bytes, score: float, rank: int, job_id: str) -> Fact:
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        """See TableReader."""
+        from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
+
+        return tables_of_accepted(jobs, self._read)
+
+    def _read(self, keys: JobKeys) -> Job:
+        """What the reader makes of a job."""
+        scores: dict[str, float] = {}
+        position = None
+        for key, _, score, rank in keys.members:
+            redis_type, role, _, _ = self._index_of(key)
+            if redis_type == "zset":
+                scores[role] = score
+            elif redis_type == "list":
+                position = rank
+        return replaced(job_of(to_text(keys.key[len(self._head) :]), Record.of(keys.record, scores)), position=position)
+
+    def _index_of(self, key: bytes) -> tuple[str, str, str | None, str | None]:
+        """The type of the index with this key, its role, and the queue or the state word of which it speaks."""
         for redis_type in ("zset", "set", "list"):
             index = self._indexes[key, redis_type]
             if index is not None:
                 break
-        _, role, queue, word = index
+        return redis_type, *index[1:]
+
+    def _place(self, key: bytes, member: bytes, score: float, rank: int, job_id: str) -> Fact:
+        redis_type, role, queue, word = self._index_of(key)
         if redis_type == "list":
             return Fact(FactKind.PLACE, role, key, redis_type, job_id, queue=queue, member=member, index=rank)
         if redis_type == "set":
