@@ -9,6 +9,7 @@ tests/compat/qless/test_prefilter.py holds every rule against it. Called by ``fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -241,40 +242,39 @@ class QlessPrefilter(Prefilter):
 
     def _index_of(self, key: bytes) -> _Index:
         """The index with this key, which is one."""
-        return self._indexes[key, "zset"] or self._indexes[key, "list"]
+        index: _Index = self._indexes[key, "zset"] or self._indexes[key, "list"]
+        return index
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
         """See TableReader."""
         from ...schema.columnar.tables_of_jobs import tables_of_accepted  # needs what only the extra columnar has
 
-        is_lower_first = lower_first(totals)
+        return tables_of_accepted(jobs, partial(self._read, totals=totals, is_lower_first=lower_first(totals)))
 
-        def read(keys: JobKeys) -> Job:
-            """What the reader makes of a job."""
-            (member,) = keys.members
-            _, role, queue = self._index_of(member.key)
-            scores = {} if role == "failed" else {role: member.score}
-            lines: tuple[bytes, ...] = ()
-            tagged: dict[str, float] = {}
-            slots: dict[str, float] = {}
-            for entry in sorted(keys.owned, key=attrgetter("key")):
-                if entry.redis_type == "list":
-                    lines = tuple(entry.value)
-                    continue
-                ((_, score),) = entry.value
-                _, noted, name = self._indexes[entry.key, "zset"]
-                if noted == "tagged":
-                    tagged[name] = score
-                else:
-                    slots[f"{noted}:{name}"] = score
-            memberships = Memberships(slots=slots, tagged=tagged) if tagged or slots else NONE
-            job = job_of(to_text(keys.key[len(self._head) :]), Record(keys.record, lines, scores), memberships)
-            if role != "work":
-                return replaced(job, rank=reader.rank_in(job.priority, lower_first=is_lower_first))
-            position = reader.position_of(queue, member.rank, totals, lower_first=is_lower_first)
-            return replaced(job, position=position, rank=reader.rank_in(member.score, lower_first=is_lower_first))
-
-        return tables_of_accepted(jobs, read)
+    def _read(self, keys: JobKeys, totals: Totals, *, is_lower_first: bool) -> Job:
+        """What the reader makes of a job."""
+        (member,) = keys.members
+        _, role, queue = self._index_of(member.key)
+        lines: tuple[bytes, ...] = ()
+        tagged: dict[str, float] = {}
+        slots: dict[str, float] = {}
+        for entry in sorted(keys.owned, key=attrgetter("key")):
+            if entry.redis_type == "list":
+                lines = tuple(entry.value)
+                continue
+            ((_, score),) = entry.value
+            _, kind, name = self._indexes[entry.key, "zset"]
+            if kind == "tagged":
+                tagged[name] = score
+            else:
+                slots[f"{kind}:{name}"] = score
+        stored = Record(keys.record, lines, {} if role == "failed" else {role: member.score})
+        memberships = Memberships(slots=slots, tagged=tagged) if tagged or slots else NONE
+        job = job_of(to_text(keys.key[len(self._head) :]), stored, memberships)
+        if role != "work":
+            return replaced(job, rank=reader.rank_in(job.priority, lower_first=is_lower_first))
+        position = reader.position_of(queue or "", member.rank, totals, lower_first=is_lower_first)
+        return replaced(job, position=position, rank=reader.rank_in(member.score, lower_first=is_lower_first))
 
     def tally_accepted(self, records: RecordColumns, keys: Sequence[bytes], totals: Totals) -> None:
         generation = Generation.REQLESS if b"throttles" in records else Generation.UNIFIED

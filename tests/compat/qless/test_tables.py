@@ -34,11 +34,16 @@ def totals(*, lower_first: bool) -> Totals:
 
 
 def stored(
-    record: Entry, keys: Sequence[Entry], lines: Sequence[bytes] = (), score: float | None = None, rank: int = 0
+    record: Entry,
+    keys: Sequence[Entry],
+    lines: Sequence[bytes] = (),
+    score: float | None = None,
+    rank: int = 0,
+    tagged_at: float | None = None,
 ) -> Keys | None:
-    """The keys of the job with this record among ``keys``, if it is accepted.
+    """The keys of the job with this record among ``keys``, if it is accepted. None: as there.
 
-    ``lines``: what is told in its history besides; ``score`` and ``rank``: where it stands, None: as there.
+    ``lines``: what is told in its history besides; ``score`` and ``rank``: where it stands; ``tagged_at``: in the sets of tags.
     """
     accepted = accept(PREFILTER, record.value, record.key)
     if accepted is None:
@@ -48,6 +53,8 @@ def stored(
     own = [item[1] if isinstance(item, tuple) else 0.0 for entry in listed for item in entry.value]
     told = next(entry for entry in keys if entry.key == record.key + b"-history")
     named = [entry for entry in entries_of(member, keys) if entry.key.startswith(b"ql:t:") or entry.key.endswith(b"-pending")]
+    if tagged_at is not None:
+        named = [evolve(entry, value=[(member, tagged_at)]) for entry in named]
     at = own[0] if own and score is None else score or 0.0
     history = evolve(told, value=[*told.value[:1], *lines, *told.value[1:]])
     return Keys(record.key, record.value, [Member(index_key.key, member, at, rank)], [*named, history])
@@ -80,6 +87,7 @@ def test_all_accepted_jobs_as_qless_writes_them_are_read_from_tables_unless_thei
             ),
             st.lists(strategies.event_texts, max_size=2),
             st.none() | st.sampled_from([0.0, 5 - PUT / 1e10, PUT + 0.5, 1e300, float("inf"), float("-inf")]),
+            st.none() | st.just(PUT + 0.5),
         ),
         min_size=1,
         max_size=3,
@@ -88,9 +96,9 @@ def test_all_accepted_jobs_as_qless_writes_them_are_read_from_tables_unless_thei
 )
 def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(rows, lower_first: bool) -> None:
     jobs = []
-    for rank, (at, fields, lines, score) in enumerate(rows):
+    for rank, (at, fields, lines, score, tagged_at) in enumerate(rows):
         record, keys = RECORDS[at]
-        jobs.append(stored(evolve(record, value=record.value | fields), keys, lines, score, rank))
+        jobs.append(stored(evolve(record, value=record.value | fields), keys, lines, score, rank, tagged_at))
     accepted = list(filter(None, jobs))
     found = rows_in_tables(Keyspace(FAMILY, "ql", NOW, totals(lower_first=lower_first)), PREFILTER, accepted)
     event(f"in tables: {found}, one by one: {len(accepted) - found}")
