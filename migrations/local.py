@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
+from ..schema import columnar
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client
 from ..schema.connection.permission import is_forbidden
@@ -22,7 +24,7 @@ from .engine.memory_engine import MemoryEngine
 from .engine.memory_snapshot import PARTITION
 from .engine.storage import is_url
 from .plan import Plan
-from .prefiltering_reader import has_prefilter, has_tables
+from .prefiltering_reader import has_prefilter
 from .queues import QueueStatus
 from .source import open_source
 from .store import open_store
@@ -30,13 +32,13 @@ from .throttle import UNTHROTTLED, Throttle
 
 PART = PARTITION
 """The only part of a migration of a small keyspace, and its layout."""
-SMALL_KEYS = 5_000
+SMALL_KEYS = 8_000
 SMALL_BYTES = 32 << 20
 """Up to so many keys, in so much of a server's memory, are carried before processes have loaded what they need, for a second."""
-SMALL_AUDIT = 4
+SMALL_AUDIT = 2
 """How many times as many are audited meanwhile, where a prefilter spares the rules most jobs."""
-SMALL_SINGLY = 3
-"""How many times as many are carried meanwhile of a family whose jobs are read one by one: two processes gain little then."""
+UNCOMPILED = 2
+"""How many times as many are carried meanwhile, where processes would have to compile what they need as well."""
 COLUMNAR = ("numpy", "numba", "pyarrow")
 """What the extra ``columnar`` installs."""
 
@@ -56,8 +58,7 @@ class LocalEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        times = SMALL_AUDIT if has_prefilter(source) else SMALL_SINGLY
-        return self._for(source, times=times).audit(source, now_ms, report, progress)
+        return self._for(source, times=SMALL_AUDIT if has_prefilter(source) else 1).audit(source, now_ms, report, progress)
 
     def migrate(
         self,
@@ -91,11 +92,11 @@ class LocalEngine:
         """See Engine.queues."""
         return self._for(source).queues(source, now_ms)
 
-    def _for(self, source: Address, *others: Address, in_memory: bool | None = None, times: int | None = None) -> Carrier:
+    def _for(self, source: Address, *others: Address, in_memory: bool | None = None, times: int = 1) -> Carrier:
         """Who carries these. ``in_memory``: as an earlier run did. ``times``: of so many times as many keys."""
         is_by_processes = in_memory is False
         if in_memory is None:
-            times = times or (1 if has_tables(source) else SMALL_SINGLY)
+            times *= 1 if is_compiled() else UNCOMPILED
             in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in (source, *others))
         if is_by_processes and not has_columnar():
             raise UsageError("the unfinished migration was begun by processes, which need pip install 'ferryman[columnar]'")
@@ -109,6 +110,11 @@ class LocalEngine:
 def has_columnar() -> bool:
     """Whether the extra ``columnar`` is installed."""
     return all(map(find_spec, COLUMNAR))
+
+
+def is_compiled() -> bool:
+    """Whether kernels have been compiled beside their sources. What a user's own cache has only numba finds out, which is slow."""
+    return any(Path(*columnar.__path__).glob("__pycache__/*.nbi"))
 
 
 def _is_small(address: Address, times: int) -> bool:

@@ -20,7 +20,6 @@ from attrs import define, field, frozen
 
 from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.family import KeyFamily
 from ..schema.memo import Memo
 from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, OwnedList, Prefilter
 from .engine import Census
@@ -37,11 +36,6 @@ BYTES = 16 << 20
 def has_prefilter(address: Address) -> bool:
     """Whether the family of a keyspace has a Prefilter."""
     return address.key_family.prefilter(address.prefix, 0) is not None
-
-
-def has_tables(address: Address) -> bool:
-    """Whether the family of a keyspace reads sound jobs as tables, where what that takes is installed."""
-    return type(address.key_family).batch_prefilter is not KeyFamily.batch_prefilter
 
 
 def prefilter_of(address: Address, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
