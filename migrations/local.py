@@ -113,7 +113,7 @@ def has_columnar() -> bool:
 
 
 def is_compiled() -> bool:
-    """Whether kernels have been compiled beside their sources. What a user's own cache has only numba finds out, which is slow."""
+    """Whether kernels have been compiled beside their sources. What a user's own cache has takes too long to find out."""
     return any(Path(*columnar.__path__).glob("__pycache__/*.nbi"))
 
 
