@@ -13,6 +13,11 @@ from .settings import Settings
 
 GRACE_S = 2
 """Seconds that open connections have at the end."""
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection stays open: longer than clients and reverse proxies keep theirs.
+
+So it is they who close it, and none asks for a page in the moment in which its connection ends.
+"""
 
 
 def serve(settings: Settings, listener: socket.socket) -> None:
@@ -27,6 +32,7 @@ def serve(settings: Settings, listener: socket.socket) -> None:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         lifespan="off",
     )
     server = uvicorn.Server(config)

@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 from attrs import evolve, frozen
 from ferryman.cli.ui.app import application
+from ferryman.cli.ui.server import KEEP_ALIVE_S
 from ferryman.cli.ui.settings import Settings
 from ferryman.schema.connection.address import Address
 
@@ -81,7 +82,10 @@ def web_page(url: str, **settings: Any) -> Iterator[WebPage]:
         port = listener.getsockname()[1]
         chosen = evolve(Settings(Address.parse(url), port=port), **settings)
         app = application(chosen)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
+        config = uvicorn.Config(
+            app, log_config=None, lifespan="off", timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S
+        )
+        server = uvicorn.Server(config)
         app.state.is_ending = lambda: server.should_exit
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
