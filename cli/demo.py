@@ -332,7 +332,8 @@ def _is_due(job: Job, now_ms: int) -> bool:
 def _worker(target: Address, jobs: list[Job], name: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A Celery worker for these jobs, ready to work; killed at the end of the block if it still runs."""
     plan = {"queues": sorted({job.queue for job in jobs}), "tasks": sorted({job.name for job in jobs})}
-    environment = {**os.environ, BROKER: target.url(), PLAN: json.dumps(plan)}
+    # One of them is killed, and can't delete its temporary files.
+    environment = {**os.environ, BROKER: target.url(), PLAN: json.dumps(plan), "TMPDIR": str(folder)}
     words = ["-m", "celery", "-A", "ferryman.cli.demo_app", "worker", "-P", "prefork", "-c", "2", "-n", f"{name}@demo"]
     with (folder / name).open("wb") as log:
         process = subprocess.Popen(

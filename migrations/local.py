@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
-from ..schema import columnar
+from ..schema.columnar.cache_folder import has_kernels
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client
 from ..schema.connection.permission import is_forbidden
@@ -96,7 +95,7 @@ class LocalEngine:
         """Who carries these. ``in_memory``: as an earlier run did. ``times``: of so many times as many keys."""
         is_by_processes = in_memory is False
         if in_memory is None:
-            times *= 1 if is_compiled() else UNCOMPILED
+            times *= 1 if has_kernels() else UNCOMPILED
             in_memory = not (self._work or self._tasks) and all(_is_small(address, times) for address in (source, *others))
         if is_by_processes and not has_columnar():
             raise UsageError("the unfinished migration was begun by processes, which need pip install 'ferryman[columnar]'")
@@ -110,11 +109,6 @@ class LocalEngine:
 def has_columnar() -> bool:
     """Whether the extra ``columnar`` is installed."""
     return all(map(find_spec, COLUMNAR))
-
-
-def is_compiled() -> bool:
-    """Whether kernels have been compiled beside their sources. What a user's own cache has takes too long to find out."""
-    return any(Path(*columnar.__path__).glob("__pycache__/*.nbi"))
 
 
 def _is_small(address: Address, times: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -121,6 +122,12 @@ def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
     Processes that share the tests take a file at a time, in this order: none is left alone with a long one in the end.
     """
     return sorted(items, key=lambda item: (*FIRST, _folder(item)).index(_folder(item)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """``-n auto`` is three processes a core: tests wait for servers and workers much of their time."""
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,6 @@
-"""Kernels: those of which no machine code is kept are compiled by all cores, before the processes are forked that call them.
+"""Kernels: compile with all cores those that are not cached, before the processes are forked that call them.
 
-That happens once for an installation. Called by process_engine.py, and by the daemon of Spark's executors.
+That happens once for a user and version. Called by process_engine.py, and by the daemon of Spark's executors.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...schema.columnar import jit
+from ...schema.columnar.cache_folder import is_writable
 from . import Progress, silent
 from .processes import ProcessRunner
 
 
 def load_kernels(runner: ProcessRunner, progress: Progress = silent) -> None:
-    """Loads all kernels of the modules that are loaded by now, for this process and those that are forked from it."""
+    """Load the kernels of all modules that are imported by now, for this process and those that are forked from it."""
     modules = sorted(jit.modules_to_compile(), key=_size, reverse=True)
-    if modules:
+    if modules and is_writable():  # else no other process could hand its machine code to this one
         jit.load_compiler()  # once, and not in each process
-    runner.run(partial(_compile, modules), len(modules), "compiling", progress)
+        runner.run(partial(_compile, modules), len(modules), "compiling", progress)
     jit.load_kernels()
 
 

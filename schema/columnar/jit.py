@@ -3,8 +3,7 @@
 For loops over the bytes of millions of values (binary_views.py). One that copies short texts byte by byte takes ten times as long
 as C's own function, so what loops do to several bytes at once stands here too. numba needs a tenth of a second and more for each
 function, once for an installation: so each has one signature, memory is allocated by who calls it, and none assigns a tuple to a
-part of an array. What is cached of a function is made anew when its own file changes, but not when one changes whose functions it
-calls: who changes such a one while developing deletes ``__pycache__``.
+part of an array. What is compiled is kept in the user's cache folder (kernel_cache.py).
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from .kernel_cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,14 +64,9 @@ class Kernel:
             self._is_ready = True
 
     def is_cached(self) -> bool:
-        """Whether there is machine code that need not be made.
-
-        numba has no word for that. Where a later version is other inside, nothing is made ahead.
-        """
-        with contextlib.suppress(AttributeError):
-            cache, codegen = self._compiled._cache, self._compiled.targetctx.codegen()
-            return cache._index_key(self._signature, codegen) in cache._cache_file._load_index()
-        return True
+        """Report whether the machine code is in the user's cache."""
+        cache = self._compiled._cache
+        return isinstance(cache, KernelCache) and cache.has(self._signature, self._compiled.targetctx.codegen())
 
 
 _KERNELS: defaultdict[str, list[Kernel]] = defaultdict(list)
@@ -78,17 +74,12 @@ _KERNELS: defaultdict[str, list[Kernel]] = defaultdict(list)
 
 
 def kernel(*signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Makes a function, whose arguments have these types, a kernel.
-
-    Its machine code is kept beside its source or in the user's cache. Where neither can be written to, each process makes it
-    anew; numba's NUMBA_CACHE_DIR names another folder.
-    """
+    """Decorate a function whose arguments have these types as a kernel."""
 
     def decorate(function: Callable[..., Any]) -> Kernel:
-        try:
-            compiled = njit(cache=True, nogil=True, no_cfunc_wrapper=True)(function)
-        except RuntimeError:  # no place to keep it
-            compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
+        compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
+        with contextlib.suppress(OSError):  # a user without a home folder: cache_folder.is_writable says so
+            compiled._cache = KernelCache(function)
         made = Kernel(compiled, signature)
         _KERNELS[function.__module__].append(made)
         return made

@@ -33,7 +33,7 @@ def test_the_first_process_has_all_that_is_missing_compiled_and_the_second_finds
 
 
 def _missing(folder: Path) -> str:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    environment = {**os.environ, "FERRYMAN_CACHE_DIR": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", AHEAD], capture_output=True, text=True, timeout=580, env=environment, check=False
     )
