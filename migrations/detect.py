@@ -1,9 +1,11 @@
-"""Detection: which systems live in a database, under which prefixes, told from a bounded look at its keys.
+"""Detect which systems have jobs in a database, and under which prefixes, from a sample of its keys.
 
-Key names nominate candidates (``KeyFamily.prefixes``); then some keys of every shape are read, and each candidate says which of
-them it knows (``KeyFamily.facts``). Keys that a candidate finds odd don't count against it where another one knows them, so
-a prefix inside another one's namespace, or two systems side by side, don't disturb each other. Only reads, never calls KEYS, and
-stops after so many keys or seconds. Called by ``ferryman detect``, and by every command whose URL says ``family=auto``.
+Some keys of every shape are sampled. Their names nominate candidates (``KeyFamily.prefixes``); their values show which of them
+each candidate knows (``KeyFamily.facts``). A key that one candidate knows does not count against another one, so that two systems
+in one database, or a prefix inside another one's namespace, do not disturb each other. The numbers of jobs come from the lengths
+of indexes where a family has them (``KeyFamily.count``), and are estimates from the sample otherwise. Only reads, never calls
+KEYS, and stops after a number of keys or seconds. Called by ``ferryman detect``, and by every command whose URL says
+``family=auto``.
 """
 
 from __future__ import annotations
@@ -38,9 +40,10 @@ MOST_KEYS = 200_000
 MOST_READ = 20_000
 """Keys whose values are read, of them."""
 OF_ONE_SHAPE = 400
-"""Keys of one shape that are read: names that differ only in their numbers say the same."""
+"""Keys of one shape that are read: names that differ only in their numbers or UUIDs say the same. A shape that has more keys is
+assumed to be as frequent among the keys that were not scanned."""
 MOST_SECONDS = 10.0
-"""After so long the look is over."""
+"""Seconds after which detection ends. Collecting names may take half of them."""
 MOST_CANDIDATES = 40
 """Of more prefixes the most frequent are looked at: a hostile database may suggest one with each key."""
 EXAMPLES = 5
@@ -108,7 +111,7 @@ class Detection:
 Shape = tuple[bytes, str]
 """A key's name without its numbers, and its type."""
 
-_NUMBERS = re.compile(rb"[0-9a-fA-F]{8,}|[0-9]+")
+_NUMBERS = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{8,}|[0-9]+")
 
 
 def _shape(key: Key) -> Shape:
@@ -116,21 +119,23 @@ def _shape(key: Key) -> Shape:
 
 
 def detect(address: Address, most_keys: int = MOST_KEYS, most_seconds: float = MOST_SECONDS) -> Detection:
-    """Looks at a database or a snapshot file, whatever family and prefix the address names. Raises ServerError, UsageError."""
+    """Sample a database or a snapshot file, whatever family and prefix the address names. Raises ServerError, UsageError."""
     deadline = time.monotonic() + most_seconds
+    names_deadline = deadline - most_seconds / 2
     if address.kind is Kind.RDB:
         with open_source(address) as source:
-            return _judged(at_source(source, min(most_keys, MOST_READ), deadline), deadline)
+            return _judged(at_source(source, min(most_keys, MOST_READ), names_deadline), deadline)
     if address.kind is Kind.CLUSTER:
         raise UsageError("detection looks at one server: give the address of one node of the cluster, as ferryman://")
     with open_client(address) as client, open_pipeline(client) as pipe:
-        return _judged(at_server(client, pipe, most_keys, deadline), deadline)
+        return _judged(at_server(client, pipe, most_keys, names_deadline), deadline)
 
 
 def _judged(key_sample: KeySample, deadline: float) -> Detection:
-    """What the keys speak for. Reads the values of some."""
-    candidates = _nominated(key_sample.keys)
-    sample = _Sample.of(key_sample.keys)
+    """Judge the candidates. Reads the values of some keys."""
+    unscanned = 1.0 if key_sample.finished else max(1.0, key_sample.size / max(1, len(key_sample.keys)))
+    sample = _Sample.of(key_sample.keys, unscanned)
+    candidates = _nominated(sample)
     finished = key_sample.finished and len(candidates) <= MOST_CANDIDATES
     chosen = sample.chosen if candidates else []
     for start in range(0, len(chosen), BATCH):
@@ -143,9 +148,11 @@ def _judged(key_sample: KeySample, deadline: float) -> Detection:
                 candidate.look(entry, weight)
     known = _without_shadowed(candidates)
     everything = set().union(*(candidate.known for candidate in known))
-    detected = [candidate.detected(sample, everything, key_sample.now_ms) for candidate in known]
+    detected = [candidate.detected(sample, everything, key_sample) for candidate in known]
     detected.sort(key=lambda each: (not each.fits, -each.jobs, each.family, each.prefix))
-    strange = {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(key_sample.keys), 1.0)
+    strange = (
+        {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(key_sample.keys), unscanned)
+    )
     strange = {key: weight for key, weight in strange.items() if key not in everything}
     journal = {key: strange.pop(key) for key in list(strange) if is_of_journal(key)}
     return Detection(
@@ -198,10 +205,13 @@ def _nothing_fits(address: Address, found: Detection) -> KeyspaceNotFound:
 # Candidates
 
 
-def _nominated(keys: Iterable[Key]) -> list[_Candidate]:
-    """The candidates that key names suggest, the most frequent first."""
-    families = [get_family(name) for name in family_names()]
-    votes = Counter((family.name, prefix) for key in keys for family in families for prefix in family.prefixes(*key))
+def _nominated(sample: _Sample) -> list[_Candidate]:
+    """Return the candidates that the names of the sampled keys suggest, the most frequent first."""
+    votes: Counter[tuple[str, str]] = Counter()
+    for family in map(get_family, family_names()):
+        for key in sample.chosen:
+            for prefix in family.prefixes(*key):
+                votes[family.name, prefix] += sample.totals[_shape(key)]
     return [_Candidate(get_family(name), prefix) for (name, prefix), _ in votes.most_common(MOST_CANDIDATES + 1)]
 
 
@@ -211,18 +221,20 @@ class _Sample:
 
     totals: Counter[Shape]
     chosen: list[Key]
+    unscanned: float
+    """How many keys the database has for each one that was scanned."""
     read: Counter[Shape] = field(factory=Counter)
     read_keys: dict[bytes, Shape] = field(factory=dict)
 
     @classmethod
-    def of(cls, keys: Sequence[Key]) -> _Sample:
+    def of(cls, keys: Sequence[Key], unscanned: float) -> _Sample:
         """Some keys of every shape; the shapes take turns, so that rare ones have a place."""
         by_shape: defaultdict[Shape, list[Key]] = defaultdict(list)
         for key in keys:
             by_shape[_shape(key)].append(key)
         turns = ((rank, key) for those in by_shape.values() for rank, key in enumerate(those[:OF_ONE_SHAPE]))
         ordered = (key for _, key in sorted(turns, key=lambda turn: turn[0]))
-        return cls(Counter({shape: len(those) for shape, those in by_shape.items()}), list(islice(ordered, MOST_READ)))
+        return cls(Counter({shape: len(those) for shape, those in by_shape.items()}), list(islice(ordered, MOST_READ)), unscanned)
 
     def count(self, entry: Entry) -> None:
         """Adds a key that was read."""
@@ -234,7 +246,8 @@ class _Sample:
     def weight(self, key: bytes) -> float:
         """For how many keys this one speaks."""
         shape = self.read_keys[key]
-        return max(1.0, self.totals[shape] / self.read[shape])
+        total = self.totals[shape]
+        return max(1.0, total / self.read[shape]) * (self.unscanned if total > OF_ONE_SHAPE else 1.0)
 
 
 @define(eq=False)
@@ -269,15 +282,18 @@ class _Candidate:
         if weight > 1:
             self.cut[entry.key] = weight
 
-    def detected(self, sample: _Sample, known_to_any: set[bytes], now_ms: int) -> Detected:
-        """The verdict. A key that some candidate knows is odd to nobody."""
-        keyspace = Keyspace(self.family, self.prefix, now_ms, self.totals)
+    def detected(self, sample: _Sample, known_to_any: set[bytes], key_sample: KeySample) -> Detected:
+        """Return the verdict. A key that another candidate knows is not odd."""
+        keyspace = Keyspace(self.family, self.prefix, key_sample.now_ms, self.totals)
         keys = sum(sample.weight(key) for key in self.known)
         odd = sum(sample.weight(key) for key in self.odd - known_to_any)
         jobs = with_state = 0.0
         queues = set(self.family.queues(keyspace))
-        for subject in self.builder.subjects():
-            job = self.family.read(subject, keyspace)
+        subjects = list(self.builder.subjects())
+        # A member of an index whose record was not read is counted by the records that were.
+        are_sampled = any(subject.record is not None and sample.weight(subject.record.key) > 1 for subject in subjects)
+        for subject in subjects:
+            job = None if are_sampled and subject.record is None else self.family.read(subject, keyspace)
             if job is None:
                 continue
             key = (subject.record or subject.facts[0]).key
@@ -287,6 +303,15 @@ class _Candidate:
                 with_state += weight
                 queues.add(job.queue)
         explained = keys / (keys + odd) if keys else 0.0
+        exact = key_sample.finished and not self.cut and all(sample.weight(key) == 1 for key in self.known | self.odd)
+        if not exact:
+            query = self.family.count(self.prefix, key_sample.now_ms) if key_sample.count else None
+            if query is not None and key_sample.count is not None:
+                counted = key_sample.count(query)
+                queues.update(counted)
+                jobs = with_state = max(with_state, float(sum(states.total() for states in counted.values())))
+            elif self.cut:
+                with_state = jobs  # the states are in the parts of indexes that were not read
         return Detected(
             self.family.name,
             self.prefix,
@@ -297,7 +322,7 @@ class _Candidate:
             round(odd),
             round(jobs),
             tuple(sorted(queues)),
-            not self.cut and all(sample.weight(key) == 1 for key in self.known | self.odd),
+            exact,
         )
 
 

@@ -6,8 +6,9 @@ Only reads, never calls KEYS, and stops after so many keys or seconds. Called by
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 import redis
@@ -16,6 +17,9 @@ from attrs import frozen
 from ..schema.connection.permission import Forbidden, ForbiddenKey
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.fact import Entry
+from ..schema.family import CountQuery
+from ..schema.job import State
+from .counting import answer
 from .probes import clock_ms
 from .reading import read_entries
 from .source import Source
@@ -44,13 +48,15 @@ class KeySample:
     read: Read
     hidden: int = 0
     """Keys at which the user may not look."""
+    count: Callable[[CountQuery], Mapping[str, Counter[State]]] | None = None
+    """Asks a server for the lengths of a family's indexes; None for a file."""
 
 
 def at_server(client: redis.Redis, pipe: PipelineConnection, most_keys: int, deadline: float) -> KeySample:
-    """Looks at a server's database, until ``deadline`` (of the monotonic clock)."""
+    """Sample a server's database. Names are collected until ``deadline`` (of the monotonic clock)."""
     size = int(pipe.ask("DBSIZE"))
     keys, finished, hidden = _names(pipe, most_keys, deadline)
-    return KeySample(size, keys, finished, clock_ms(client), lambda those: _read(pipe, those), hidden)
+    return KeySample(size, keys, finished, clock_ms(client), lambda those: _read(pipe, those), hidden, partial(answer, pipe))
 
 
 def at_source(source: Source, most_keys: int, deadline: float) -> KeySample:

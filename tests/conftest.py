@@ -125,7 +125,7 @@ def _long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers() -> int:
     """``-n auto`` is three processes a core: tests wait for servers and workers much of their time."""
     return 3 * (os.cpu_count() or 1)
 

@@ -106,7 +106,9 @@ def test_a_read_only_installation_and_home_take_one_line_more(machine: Machine, 
     for each in folders:
         each.chmod(0o555)
     try:
-        (line,) = machine.ferryman("audit", kue.url(family="kue"), "--work", str(machine.temporary), limit=obeying_permissions()).splitlines()
+        (line,) = machine.ferryman(
+            "audit", kue.url(family="kue"), "--work", str(machine.temporary), limit=obeying_permissions()
+        ).splitlines()
     finally:
         for each in folders:
             each.chmod(0o755)

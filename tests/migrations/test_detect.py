@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from itertools import count
+from types import SimpleNamespace
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 import redis
 from ferryman.compat.kombu import FAMILY as KOMBU
 from ferryman.compat.kue import FAMILY as KUE
+from ferryman.migrations import detect as detect_module
+from ferryman.migrations import key_sample
 from ferryman.migrations.detect import Confidence, Detection, detect, resolve
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, UsageError
 from ferryman.schema.native import FAMILY as NATIVE
@@ -132,6 +138,38 @@ def test_a_large_database_is_estimated_from_a_bounded_look(server: Server, clien
     assert few.stopped_early
     assert few.scanned < 2000
     assert found(few) == {("kue", "q"): Confidence.SURE}
+
+
+LARGE = 6_000
+FAMILIES = ("bee", "ferryman", "kickq", "kombu", "kue", "pjq", "qless")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_jobs_whose_index_was_read_in_part_are_no_reason_for_doubt(server: Server, family: str) -> None:
+    generate_keyspace(Address.parse(server.url(family=family)), KeyspaceSpec(LARGE, 1, NOW))
+    (keyspace,) = detect(whole(server)).keyspaces
+    assert (keyspace.family, keyspace.confidence) == (family, Confidence.SURE)
+    assert 0.95 * LARGE <= keyspace.jobs <= 1.05 * LARGE
+
+
+def test_numbers_speak_of_the_keys_too_that_were_not_scanned(server: Server, client: redis.Redis) -> None:
+    for family in ("kue", "kickq"):
+        generate_keyspace(Address.parse(server.url(family=family)), KeyspaceSpec(LARGE, 1, NOW))
+    client.mset({f"session:{uuid4()}": 1 for _ in range(LARGE)})
+    detection = detect(whole(server), most_keys=5_000)
+    assert detection.stopped_early
+    assert found(detection) == dict.fromkeys([("kue", "q"), ("kickq", "kickq")], Confidence.SURE)
+    assert all(0.85 * LARGE <= each.jobs <= 1.15 * LARGE for each in detection.keyspaces)
+    assert 0.85 * LARGE <= detection.strangers <= 1.15 * LARGE
+
+
+def test_collecting_names_leaves_time_to_read_values(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    generate_keyspace(Address.parse(server.url(family="kue")), KeyspaceSpec(LARGE, 1, NOW))
+    clock = SimpleNamespace(monotonic=count().__next__)  # a second passes with each page and each batch
+    monkeypatch.setattr(detect_module, "time", clock)
+    monkeypatch.setattr(key_sample, "time", clock)
+    detection = detect(whole(server), most_seconds=9)
+    assert (detection.stopped_early, found(detection)) == (True, {("kue", "q"): Confidence.SURE})
 
 
 def test_a_long_list_counts_as_long_as_it_is(server: Server, client: redis.Redis) -> None:
