@@ -10,7 +10,7 @@ format:  ## mends what lint says, where that can be done
 	ruff check --fix .
 	ruff format .
 
-types:   ## mypy, strict, on the installed wheel: a checkout is a namespace over folders, which mypy does not follow
+types:   ## mypy, strict, on the installed wheel, as users have it
 	.ci/types
 
 quick:   ## the tests that need no server, no Spark, no broken network and no browser: under two minutes on two cores

@@ -100,6 +100,13 @@ def test_the_demo_whose_worker_is_killed_leaves_nothing(machine: Machine) -> Non
     assert _contents(machine.site) == before
 
 
+def test_folders_that_an_earlier_installation_has_left_hide_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ferryman" / "schema" / "native" / "__pycache__").mkdir(parents=True)
+    command = [sys.executable, "-c", "import sys, ferryman.schema.native.keys; print(sys.path[1])"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path)
+
+
 @pytest.mark.servers
 def test_a_read_only_installation_and_home_take_one_line_more(machine: Machine, kue: Server) -> None:
     folders = [machine.home, machine.here, machine.site, *(each for each in machine.site.rglob("*") if each.is_dir())]
