@@ -217,7 +217,7 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
     """What ``requeued`` makes of active jobs; None where it must be asked."""
     if jobs.lasting is None or jobs.families != {family} or "due_at" in jobs.columns or jobs.common.due_at is not None:
         return None
-    from ..schema.columnar.build import Datum, concat_rows, format_ints, masked  # need what only the extra spark has
+    from ..schema.columnar.build import Datum, concat_rows, format_ints, masked  # need the extra columnar
 
     lasting, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
     lease: list[Datum] = [] if leases is None else [b'"lease_expires_at":', format_ints(leases), b","]

@@ -71,7 +71,7 @@ class Watch:
         """The numbers now."""
         with sharing(self._connections), open_link(self.address, **self._patience()) as link:
             names = [name for name in self._all(link) if self.text.casefold() in name.casefold()]
-            found = self._asked(link, names[:MOST_QUEUES])
+            found = self._numbers(link, names[:MOST_QUEUES])
         look = Look(time.monotonic(), found, len(names))
         look = evolve(look, rates=_rates(self._last, look))
         self._last = look
@@ -98,7 +98,7 @@ class Watch:
             self._names = [status.queue for status in LocalEngine().queues(self.address, now_ms)]
         return self._names
 
-    def _asked(self, link: ServerLink, names: Sequence[str]) -> dict[str, Numbers | Exception]:
+    def _numbers(self, link: ServerLink, names: Sequence[str]) -> dict[str, Numbers | Exception]:
         found: dict[str, Numbers | Exception] = {}
         for first in range(0, len(names), CHUNK):
             some = names[first : first + CHUNK]

@@ -155,7 +155,7 @@ class KeyFamily(ABC):
         return None
 
     def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter | None:
-        """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
+        """The same for thousands of jobs at once, if the family has it. Needs the extra ``columnar``."""
         return None
 
     def is_referenced(self, facts: Iterable[Fact]) -> bool:

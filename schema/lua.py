@@ -1,8 +1,8 @@
-"""Lua: scripts put together from a file and from pieces that several scripts share.
+"""Assemble Lua scripts from a file and from pieces that several scripts share.
 
-A piece consists of nothing but comments and ``local`` definitions. A script gets only those definitions that it uses: every call
-of a script runs through all of it, and making functions that nobody calls costs as much as a command or two. Called by
-``schema/native/scripts/loader.py`` and ``compat/transitions.py``.
+A piece consists of comments and ``local`` definitions. A script gets only the definitions that it uses: each call of a script
+runs all of it, and making a function that is not called costs as much as a command or two. Called by
+``schema/native/scripts/loader.py`` and ``compat/side.py``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ A list without which a job is not sound (a history) counts as a place, and may t
 
 A Prefilter never decides that something is wrong; it only says what need not be looked at. Hashes have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
-migrations/prefiltering_reader.py and by key_rows.py and placement_check.py of spark/.
+migrations/prefiltering_reader.py, migrations/engine/key_rows.py and migrations/engine/placement_check.py.
 """
 
 from __future__ import annotations

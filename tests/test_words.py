@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("schema", "compat", "transport", "migrations", "spark", "cli", "testing", "tests", "benchmarks", "docs", "examples")
+PRODUCT = ("schema", "compat", "transport", "migrations", "operations", "spark", "cli", "testing")
+FOLDERS = (*PRODUCT, "tests", "benchmarks", "docs", "examples")
 KINDS = {".py", ".lua", ".md", ".toml"}
 HERE = Path(__file__)
 

@@ -78,7 +78,7 @@ class Kue(KeyFamily):
         return KuePrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter:
-        from .columnar.batch_prefilter import KueBatchPrefilter  # needs what only the extra spark has
+        from .columnar.batch_prefilter import KueBatchPrefilter  # needs the extra columnar
 
         return KueBatchPrefilter(KuePrefilter(prefix, now_ms, for_transfer=for_transfer))
 

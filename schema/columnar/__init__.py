@@ -1,4 +1,4 @@
-"""What the contracts of schema/ say of one job, said of thousands at once by compiled loops. Needs the extra ``spark``.
+"""What the contracts of schema/ say of one job, said of thousands at once by compiled loops. Needs the extra ``columnar``.
 
 jit                            functions as machine code
 binary_views, build            byte strings as slices of one buffer: read, made

@@ -1,6 +1,6 @@
 """BatchPrefilter: what a Prefilter (prefilter.py) says of one job, said of thousands at once, whose values are BinaryViews.
 
-A family that has one has a Prefilter that says the same, job by job, for engines without the extra ``spark``; a test holds the
+A family that has one has a Prefilter that says the same, job by job, for engines without the extra ``columnar``; a test holds the
 one against the other. Pure. Implemented in a family's ``columnar/batch_prefilter.py``, called by spark/.
 """
 

@@ -1,4 +1,4 @@
-"""Jit: functions as machine code, made by numba, which needs the extra ``spark``.
+"""Jit: functions as machine code, made by numba, which needs the extra ``columnar``.
 
 For loops over the bytes of millions of values (binary_views.py). One that copies short texts byte by byte takes ten times as long
 as C's own function, so what loops do to several bytes at once stands here too. numba needs a tenth of a second and more for each

@@ -1,4 +1,4 @@
-"""The numbers of thousands of jobs: ``number_of`` (jobnumber.py) for columns. Needs the extra ``spark``."""
+"""The numbers of thousands of jobs: ``number_of`` (jobnumber.py) for columns. Needs the extra ``columnar``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in columns: many at once, where they have so much in common that nobody need look at each. Needs the extra ``spark``.
+"""Jobs in columns: many at once, where they have so much in common that nobody need look at each. Needs the extra ``columnar``.
 
 Nearly all jobs of a keyspace are sound and of a few kinds, and to treat each by itself is most of what a migration costs. So
 who reads accepted jobs (AcceptedJobs: what their keys hold) may give those of one kind as tables (JobTable: what they are), and

@@ -1,4 +1,4 @@
-"""SipHash: a digest of 128 bits with a key, of thousands of texts at once. Needs the extra ``spark``.
+"""SipHash: a digest of 128 bits with a key, of thousands of texts at once. Needs the extra ``columnar``.
 
 Who does not know the key can't make two texts with the same digest, and by chance it takes some 2^64 texts until two have one.
 For a text of some hundred bytes it takes a quarter of the time of hashlib's quickest, which must be called for each. SipHash-2-4

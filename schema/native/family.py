@@ -75,7 +75,7 @@ class Native(KeyFamily):
         return NativePrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter:
-        from .columnar.batch_prefilter import NativeBatchPrefilter  # needs what only the extra spark has
+        from .columnar.batch_prefilter import NativeBatchPrefilter  # needs the extra columnar
 
         return NativeBatchPrefilter(NativePrefilter(prefix, now_ms, for_transfer=for_transfer))
 
@@ -103,7 +103,7 @@ class Native(KeyFamily):
     writes_tables = True
 
     def can_write_table(self, jobs: JobTable) -> bool:
-        from .columnar.table import can_write_table  # needs what only the extra spark has
+        from .columnar.table import can_write_table  # needs the extra columnar
 
         return can_write_table(jobs)
 

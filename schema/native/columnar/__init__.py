@@ -1,1 +1,1 @@
-"""Native jobs in columns: the prefilter, the reader and the writer, for thousands at once. Needs the extra ``spark``."""
+"""Native jobs in columns: the prefilter, the reader and the writer, for thousands at once. Needs the extra ``columnar``."""

@@ -1,4 +1,4 @@
-"""The plain overflow of thousands of jobs at once: ``../overflow.py`` for columns. Needs the extra ``spark``.
+"""The plain overflow of thousands of jobs at once: ``../overflow.py`` for columns. Needs the extra ``columnar``.
 
 Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.encode``. An
 automaton finds them there; of all other texts it says that they are not plain. Called by ``batch_prefilter.py`` and ``table.py``.
