@@ -19,15 +19,12 @@ from ..schema.errors import UsageError
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Keyspace, Target, get_family
 from ..schema.frozen import frozen
-from ..schema.job import Job, State, replaced
+from ..schema.job import CARRIED_FROM, Job, State, replaced, was_active
 from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
 
 if TYPE_CHECKING:
     from ..schema.columnar.jobtable import CommandTable, JobTable
-
-CARRIED_FROM = "migration"
-"""The name in ``Job.extra`` under which stands what a migration had to change about a job."""
 
 BOUND_TO_STATE = ("state", "scores", "state_fields")
 """What families keep in ``extra`` of the state in which they read a job, and of its places in that state."""
@@ -43,7 +40,7 @@ class Active(StrEnum):
     """What happens to a job that a worker of the source held when it was read."""
 
     REQUEUE = "requeue"
-    """It waits again at the target, before the other jobs of its priority: its worker will not finish it there."""
+    """The job waits again at the target, before the other jobs of its priority: its worker will not finish it there."""
     REFUSE = "refuse"
     """It stays at the source and is reported."""
 
@@ -174,7 +171,7 @@ def decide(subject: Subject, keyspace: Keyspace, plan: Plan) -> Decision:
     refusals = (*refused, *_active_refusals(original, plan))
     if refusals:
         return Decision(original, None, refusals)
-    job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
+    job = leaving(original, family.name, plan.now_ms)
     incompatibilities = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.incompatibilities(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in incompatibilities)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
@@ -187,11 +184,24 @@ def decide(subject: Subject, keyspace: Keyspace, plan: Plan) -> Decision:
 def decide_table(jobs: JobTable, plan: Plan) -> tuple[Decision, JobTable] | None:
     """What becomes of each of many accepted jobs, said of one, and how they are written. None: ask ``decide`` for each."""
     outgoing: JobTable | None = jobs
+    if jobs.common.state is State.WAITING and CARRIED_FROM in jobs.families:
+        return None
     if jobs.common.state is State.ACTIVE:
         outgoing = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)
     if outgoing is None or not plan.writer.can_write_table(outgoing):
         return None
     return Decision(jobs.common, outgoing.common, is_alone=True), outgoing
+
+
+def leaving(job: Job, family: str, now_ms: int) -> Job:
+    """A job as it leaves a source of this family: a job that a worker holds, or held before an earlier migration, waits in front.
+
+    Such a job has no position. Its place at the source says only where the source puts jobs in front: in a list before all
+    others, elsewhere before those of its priority. The writer of the target puts it where its own software would.
+    """
+    if job.state is State.ACTIVE:
+        return requeued(job, family, now_ms)
+    return replaced(job, position=None) if job.state is State.WAITING and was_active(job) else job
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:

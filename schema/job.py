@@ -98,6 +98,16 @@ def replaced(job: Job, **changes: Any) -> Job:
     return Job(*values)
 
 
+CARRIED_FROM = "migration"
+"""The name in ``Job.extra`` under which a migration keeps what it had to change about a job."""
+
+
+def was_active(job: Job) -> bool:
+    """Whether a worker held the job when an earlier migration read it, so that the migration requeued it."""
+    before = job.extra.get(CARRIED_FROM)
+    return isinstance(before, Mapping) and before.get("state") == State.ACTIVE
+
+
 def differences(job: Job, other: Job) -> dict[str, Any]:
     """The canonical fields in which ``other`` is not what ``job`` is, with the values that ``job`` has."""
     values, theirs = _VALUES(job), _VALUES(other)

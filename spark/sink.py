@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ..migrations.packed_jobs import identity
 from ..migrations.partition_writer import open_partition, send
-from ..migrations.plan import requeued
+from ..migrations.plan import leaving
 from ..migrations.probes import clock_ms
 from ..migrations.run import Run
 from ..migrations.store import ServerStore
@@ -31,7 +31,7 @@ from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.errors import MigrationRefused, UsageError
 from ..schema.family import Target
-from ..schema.job import Job, State
+from ..schema.job import Job
 from ..schema.rule import Severity
 from ..schema.text import show
 from ..schema.totals import Totals
@@ -72,7 +72,8 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         totals = Totals()
         with open_client(self.address) as client, open_partition(ServerStore(client), self.run, name) as writer:
             try:
-                for job in _requeued(jobs_of(iterator), family.name, self.target.now_ms):
+                for row in jobs_of(iterator):
+                    job = leaving(row, family.name, self.target.now_ms)
                     self._check(job)
                     family.tally_written(job, totals)
                     writer.put(identity(job), family.write(job, self.target))
@@ -106,8 +107,3 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
             if finding.severity is Severity.ERROR or not self.lossy:
                 remedy = "leave it out" if finding.severity is Severity.ERROR else "leave it out, or set option lossy=true"
                 raise UsageError(f"job {show(job.id)} can't be stored: {finding.detail}; {remedy}")
-
-
-def _requeued(jobs: Iterator[Job], family: str, now_ms: int) -> Iterator[Job]:
-    for job in jobs:
-        yield requeued(job, family, now_ms) if job.state is State.ACTIVE else job

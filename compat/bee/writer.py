@@ -8,7 +8,7 @@ of bee, heartbeats and lock counters belong to a running installation, and are n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 
@@ -17,15 +17,17 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import NOT_BY_JOBS, error, warning
-from ...schema.job import Job, State, replaced
+from ...schema.job import Job, State, replaced, was_active
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from .. import lua_json
 from ..generated import GeneratedJob
 from ..scripts import script
+from ..waiting_place import lease_end
+from .history import event_names
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
-from .passthrough import NAME, Passthrough, with_overflow
+from .passthrough import Passthrough, with_overflow
 from .record import Record, is_readable, readable, tag_names, word_for
 
 _script = partial(script, __package__)
@@ -103,9 +105,9 @@ def record_for(job: Job, target: Target) -> Record:
 def _score(job: Job, stored: Record, role: str, now_ms: int) -> float:
     """The score where the job does not tell it."""
     match role:
-        case "queue" if job.position is not None and _was_taken(job):
-            # It was given back in the meantime, and has kept its place before all that never left their queue.
-            return float(EARLIEST_TIME + job.position)
+        case "queue" if was_active(job) and "popped" in event_names(job.history):
+            # A worker of bee had it. It runs before the jobs that come back with the scores that they had in bee.
+            return EARLIEST_TIME + lease_end(job) / 1000
         case "queue" if job.position is not None:
             # As if all had come within the last second, in their order.
             return now_ms - 1000 + job.position / TICKS
@@ -119,13 +121,6 @@ def _score(job: Job, stored: Record, role: str, now_ms: int) -> float:
             # Nothing may vanish at once for having been carried.
             return float(now_ms + ttl_of(stored))
     return float(now_ms)
-
-
-def _was_taken(job: Job) -> bool:
-    """Whether a worker of bee once had the job that waits again: its place in the queue is not the one that it had in bee."""
-    # What a migration that gives an active job back keeps of it.
-    before = job.extra.get("migration")
-    return isinstance(before, Mapping) and before.get("state") == State.ACTIVE and NAME in job.extra
 
 
 def ttl_of(stored: Record) -> int:

@@ -25,6 +25,7 @@ from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..members import split
 from ..scripts import script
+from ..waiting_place import waiting_place
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
 from .passthrough import Passthrough, postponed, with_overflow
 from .record import Record, data_member
@@ -133,8 +134,7 @@ def write(job: Job, target: Target) -> list[Command]:
     commands.append(("SADD", all_sets[record.word], member))
     commands.extend(("ZADD", names.key(role), score, member) for role, score in record.scores.items())
     if state is State.WAITING:
-        # Jobs that have no place at the source run first.
-        commands.append(("ZADD", staged, 0 if job.position is None else job.position + 1, member))
+        commands.append(("ZADD", staged, waiting_place(job), member))
     return commands
 
 

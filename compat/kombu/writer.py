@@ -17,12 +17,15 @@ from ...schema.errors import MalformedValue
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State, replaced
+from ...schema.native.record import Passthrough as NativePassthrough
+from ...schema.native.scripts.waiting_score import ASCENDING
 from ...schema.rule import Finding
 from ...schema.text import is_json, is_unicode, show, to_bytes
 from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from ..timestamps import parse_timestamp
+from ..waiting_place import waiting_place
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, layout, parse_bucket_label, step_of
 from .passthrough import Passthrough, QueuedRecord, head_of, with_overflow
@@ -99,7 +102,7 @@ def message_for(job: Job, stored_step: int | None, now_ms: int, steps: Sequence[
         case info:
             info = info if isinstance(info, dict) else {}
             message = message.with_properties(delivery_info={**info, "exchange": "", "routing_key": job.queue})
-    if job.rank is not None and stored_step is None and step_of(job.rank, steps) != message.step(steps):
+    if stored_step is None and not _keeps_priority(job) and step_of(job.rank, steps) != message.step(steps):
         # What ran in this order elsewhere must do so in kombu, also after it was given back.
         message = message.with_properties(priority=_priority(job, steps))
     due_at = parse_timestamp(task_of(message).get("eta"))
@@ -109,6 +112,15 @@ def message_for(job: Job, stored_step: int | None, now_ms: int, steps: Sequence[
         # A job that waits is to be run now, whatever its message once said.
         message = message.with_headers(eta=None)
     return message
+
+
+def _keeps_priority(job: Job) -> bool:
+    """Whether a message has no other rank than its own priority.
+
+    bee gives all jobs the rank 0. Only a queue that counts priorities the other way round contradicts that of the message.
+    """
+    is_from_bee = job.rank == 0 and head_of(job) is not None and NativePassthrough.of(job).order == ASCENDING
+    return job.rank is None or is_from_bee
 
 
 def _task_message(job: Job, steps: Sequence[int]) -> Message:
@@ -184,10 +196,8 @@ def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]
             ("HSET", names.key("unacked"), tag, queued.text),
         ]
         return gone + taken
-    # Jobs that have no place at the source run first.
-    position = 0 if job.position is None else job.position + 1
     step = queued.step if not isinstance(job, GeneratedJob) else queued.record.message.step(settings.steps)
-    return [("HSET", staged, tag, b"%d\n%b" % (step, queued.text)), ("ZADD", order, position, tag)]
+    return [("HSET", staged, tag, b"%d\n%b" % (step, queued.text)), ("ZADD", order, waiting_place(job), tag)]
 
 
 # What is done once

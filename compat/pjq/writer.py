@@ -21,6 +21,7 @@ from ...schema.text import is_unicode, load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
+from ..waiting_place import waiting_place
 from .keys import can_be_id, layout
 from .passthrough import WRITABLE, Passthrough, record_for, role_of
 from .payload import members_of
@@ -93,8 +94,7 @@ def write(job: Job, target: Target) -> list[Command]:
         commands.append(("EVAL", _script("store"), 1, stored, *fields))
         commands += (("ZREM", key(role), job_id) for role in SCORED if role not in own)
     if record.role == "queued":
-        # Jobs that have no place at the source run first.
-        commands.append(("ZADD", key("staged"), 0 if job.position is None else job.position + 1, job_id))
+        commands.append(("ZADD", key("staged"), waiting_place(job), job_id))
         return commands
     if not target.generated:
         commands += (("ZREM", key("staged"), job_id), ("LREM", key("queued"), 0, job_id))
