@@ -49,7 +49,6 @@ class Kombu(KeyFamily):
     read = staticmethod(reader.read)
     has_twin = staticmethod(reader.has_twin)
     related_keys = staticmethod(related_keys)
-    expressed = staticmethod(writer.expressed)
     tally_written = staticmethod(writer.tally_written)
     repair = staticmethod(repairs.repair)
     inject = staticmethod(faults.inject)
@@ -105,6 +104,9 @@ class Kombu(KeyFamily):
 
     def incompatibilities(self, job: Job) -> Iterator[Finding]:
         return writer.incompatibilities(job, self.settings)
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return writer.expressed(job, now_ms, self.settings)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target, self.settings)

@@ -9,7 +9,7 @@ Under ``ferryman``, as the native reader would write it:
 Under ``kombu``, only where it differs from what the writer would write anyway:
 
     state, scores    of an unacked message: "active", and since when (``unacked_index``, in seconds)
-    step             the bucket, where the priority names another one
+    step             the bucket, where the priority names another one, or the bucket is none of those that the URL says
     bindings         [exchange, routing key, pattern] of the queue, where it is not bound as Celery does it by default
     text             the exact JSON text, where kombu would write the same message differently
 
@@ -149,7 +149,7 @@ class QueuedRecord:
     position: int | None = None
     """As in Job."""
     steps: Sequence[int] = STEPS
-    """The buckets of the keyspace."""
+    """The buckets of the keyspace, as its URL says, or the usual ones."""
     visibility_ms: int = VISIBILITY_TIMEOUT_MS
 
 

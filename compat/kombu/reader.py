@@ -316,13 +316,16 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.message_fact))
     known = bindings_of(keyspace.totals)
     queue = view.queue_among(known) or ""
-    steps, visibility_ms = steps_of(keyspace), settings_of(keyspace).visibility_ms
+    steps, settings = steps_of(keyspace), settings_of(keyspace)
     step = view.step(steps)
     if view.waiting:
         queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
     record, bound = view.record(view.message), known.by_queue.get(queue, ())
     position = _position(view, queue, step, keyspace.totals)
-    queued = QueuedRecord(queue, record, text_of(view.message_fact), step, keyspace.now_ms, bound, position, steps, visibility_ms)
+    # A bucket that only messages prove is remembered: a target does not have it unless its URL says so.
+    queued = QueuedRecord(
+        queue, record, text_of(view.message_fact), step, keyspace.now_ms, bound, position, settings.steps, settings.visibility_ms
+    )
     return job_of(view.job_id, queued)
 
 

@@ -28,7 +28,7 @@ from ..timestamps import parse_timestamp
 from ..waiting_place import waiting_place
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, layout, parse_bucket_label, step_of
-from .passthrough import Passthrough, QueuedRecord, head_of, with_overflow
+from .passthrough import NAME, Passthrough, QueuedRecord, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)
@@ -63,14 +63,29 @@ def incompatibilities(job: Job, settings: Settings = USUAL) -> Iterator[Finding]
     idle = [name for name in ("tags", "depends_on", "unique_key") if getattr(job, name)]
     if idle:
         yield warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
+    if passthrough.step is not None and passthrough.step not in settings.steps:
+        steps = ",".join(map(str, settings.steps))
+        yield warning(
+            job,
+            "KOMBU-W9",
+            f"it stays in the priority bucket {passthrough.step}, which consumers with the priority_steps {steps} do not read; "
+            "if the consumers of the target have this bucket, name their priority_steps in the target's URL",
+        )
     if job.state is State.ACTIVE and not passthrough.held:
         yield warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
 
 
-def expressed(job: Job, now_ms: int) -> Job:
-    """In kombu a task that is due waits like any other."""
-    is_due = job.state is State.SCHEDULED and job.due_at is not None and job.due_at <= now_ms
-    return replaced(job, state=State.WAITING) if is_due else job
+def expressed(job: Job, now_ms: int, settings: Settings = USUAL) -> Job:
+    """In kombu a task that is due waits like any other, and a bucket is remembered only where the target's steps give another."""
+    if job.state is State.SCHEDULED and job.due_at is not None and job.due_at <= now_ms:
+        job = replaced(job, state=State.WAITING)
+    own = job.extra.get(NAME, {})
+    head = head_of(job) if own.get("step") is not None else None
+    if head is None or Message(head, job.payload).step(settings.steps) != own["step"]:
+        return job
+    others = {name: value for name, value in own.items() if name != "step"}
+    extra = {name: others if name == NAME else each for name, each in job.extra.items() if name != NAME or others}
+    return replaced(job, extra=extra)
 
 
 def _is_text(raw: bytes | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -98,7 +99,12 @@ def test_what_the_url_says_of_separator_and_steps_counts(server: Server) -> None
     publish(server, sep=":", priority_steps=EVERY_STEP)
     with_settings = address(server, sep=":", priority_steps="0,1,2,3,4,5,6,7,8,9")
     assert audited(with_settings) == []
-    assert jobs(with_settings) == jobs(address(server))
+    # A bucket that only the messages prove is remembered: no URL names it.
+    named = [(job, (job.extra.get("kombu") or {}).get("step")) for job in jobs(address(server))]
+    assert {(job.priority, step) for job, step in named} == {(0, None), (2, 2), (3, None), (5, 5), (9, None)}
+    assert [(job.id, job.queue, job.rank, job.position) for job in jobs(with_settings)] == [
+        (job.id, job.queue, job.rank, job.position) for job, _ in named
+    ]
     # And where it is wrong, that shows.
     assert "KOMBU-9" in said(address(server, sep="|"))
     assert said(address(server, sep=":", priority_steps="0,5")) == {"KOMBU-7"}
@@ -123,6 +129,38 @@ def test_what_is_written_a_consumer_with_these_options_takes_in_order(server: Se
         assert server.client().llen("celery:5") == 0
         assert taken[:1] == [0]
     assert len(taken) == 3 * by_queue
+
+
+def buckets(client: redis.Redis) -> dict[bytes, list[bytes]]:
+    """The messages of each list, those that run first last."""
+    return {key: client.lrange(key, 0, -1) for key in client.scan_iter() if client.type(key) == b"list"}
+
+
+@pytest.mark.parametrize("away", ["bee", "ferryman", "kickq"])
+@pytest.mark.parametrize("parameters", [{}, {"priority_steps": "0,5,10"}], ids=["usual", "named"])
+def test_a_message_stays_in_its_bucket_and_one_that_the_target_lacks_is_named(
+    server: Server, away: str, parameters: dict[str, str]
+) -> None:
+    publish(server, priority_steps=[0, 5, 10])
+    here, there = address(server), Address.parse(server.url(1, family=away))
+    back = address(server, 2, **parameters)
+    ENGINE.migrate(here, there, Plan.between(here, there, 0, lossy=True), lambda _finding: None)
+    found: list[Finding] = []
+    for dry_run in (True, False):
+        ENGINE.migrate(there, back, Plan.between(there, back, 0, lossy=not dry_run), found.append, dry_run=dry_run)
+    named = [finding.detail for finding in found if finding.rule == "KOMBU-W9"]
+    assert all("bucket 5" in detail and "0,3,6,9" in detail for detail in named)
+    assert len(named) == (0 if parameters else 2 * 3 * len([each for each in PRIORITIES if each >= 5]))
+    differences: list[Difference] = []
+    ENGINE.verify(there, back, Plan.between(there, back, 0, lossy=True), differences.append)
+    assert differences == []
+    before, after = buckets(server.client(0)), buckets(server.client(2))
+    assert {key: len(texts) for key, texts in after.items()} == {key: len(texts) for key, texts in before.items()}
+    tags = [
+        {key: [json.loads(text)["properties"]["delivery_tag"] for text in texts] for key, texts in each.items()}
+        for each in (before, after)
+    ]
+    assert tags[0] == tags[1]
 
 
 @pytest.mark.parametrize(
