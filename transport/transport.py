@@ -20,6 +20,7 @@ from . import flower
 from .celery import pool_flush, scheduled_tasks
 from .channel import Channel
 from .connection.cluster_link import ClusterLink
+from .consume import soon
 from .consume.poller import Poller
 from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
@@ -57,6 +58,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         flower.install()
         scheduled_tasks.install()
         pool_flush.install()
+        soon.install()
         self.session = Session.of(Settings.of(client))
         if self.session.settings.foreign is not None:
             from .celery import foreign_request  # which a broker of ferryman's own queues need not wait for
@@ -173,14 +175,19 @@ class Transport(base.Transport):  # type: ignore[misc]
             self.channels.remove(channel)
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors.
+        """Hand out one message. Return without one after ``interrupt``.
 
+        Raises ``socket.timeout`` if no message comes in ``timeout`` seconds, and connection errors.
         Who catches a connection error and calls again goes on where he was, as soon as the server is back.
         """
         with self.session.watching_for_failure():
             if self.session.is_broken or self.session.lapsed:
                 self._reconnect(RECONNECT_TIMEOUT if timeout is None else min(timeout, RECONNECT_TIMEOUT))
             self.poller.drain(timeout)
+
+    def interrupt(self) -> None:
+        """End ``drain_events``, without a message. From any thread."""
+        self.poller.interrupt()
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Lets Celery's event loop drive this connection."""

@@ -1,4 +1,4 @@
-"""Celery workers of three pools on an empty task: tasks a second from a full queue.
+"""Celery workers of four pools on an empty task: tasks a second from a full queue.
 
 The queue's counts are read from outside, every few milliseconds, so that nothing has to be added to the task. Time runs from the
 moment when a fifth of the tasks are done: starting a worker is not what is measured.
@@ -19,15 +19,20 @@ LOOK_SECONDS = 0.01
 PATIENCE_SECONDS = 120.0
 
 
-def _rate(pool: str, concurrency: int, broker: Broker, server: Server) -> tuple[float, ...]:
+def rate(pool: str, concurrency: int, tasks: int, broker: Broker, server: Server) -> float:
+    """Tasks a second."""
     with producer_app(broker, server) as app, app.producer_pool.acquire() as producer:
-        for _ in range(TASKS):
+        for _ in range(tasks):
             app.send_task("bench.empty", producer=producer)
     deadline = time.monotonic() + PATIENCE_SECONDS
     with worker(broker, server, pool, concurrency):
-        begin = _when(broker, server, TASKS - TASKS // 5, deadline)
+        begin = _when(broker, server, tasks - tasks // 5, deadline)
         end = _when(broker, server, 0, deadline)
-    return ((begin[1] - end[1]) / (end[0] - begin[0]),)
+    return (begin[1] - end[1]) / (end[0] - begin[0])
+
+
+def _figures(pool: str, concurrency: int, broker: Broker, server: Server) -> tuple[float, ...]:
+    return (rate(pool, concurrency, TASKS, broker, server),)
 
 
 def _when(broker: Broker, server: Server, unfinished: int, deadline: float) -> tuple[float, int]:
@@ -38,13 +43,13 @@ def _when(broker: Broker, server: Server, unfinished: int, deadline: float) -> t
         if left <= unfinished:
             return now, left
         if now > deadline:
-            raise TimeoutError(f"{left} of {TASKS} tasks were still unfinished after {PATIENCE_SECONDS:g} s")
+            raise TimeoutError(f"{left} tasks were still unfinished after {PATIENCE_SECONDS:g} s")
         time.sleep(LOOK_SECONDS)
 
 
 def _measure(pool: str, concurrency: int) -> Measure:
     figure = Figure(f"Celery worker, empty task, {pool} {concurrency}", "task/s", ratio_at_least(1.4))
-    return Measure(f"worker-{pool}", (figure,), partial(_rate, pool, concurrency))
+    return Measure(f"worker-{pool}", (figure,), partial(_figures, pool, concurrency))
 
 
-WORKERS = (_measure("solo", 1), _measure("threads", 2), _measure("prefork", 2))
+WORKERS = (_measure("solo", 1), _measure("threads", 2), _measure("prefork", 2), _measure("gevent", 2))

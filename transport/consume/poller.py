@@ -28,6 +28,7 @@ from ..errors import CONNECTION_ERRORS, LeaseLapsed
 from ..live.foreign_queue import ForeignQueue
 from ..message import Content, content
 from ..session import Session
+from . import soon
 from .acks import LINGER
 from .deliveries import PendingDeliveries, PendingDelivery
 from .fanout import ClusterFanout, Fanout, StreamFanout
@@ -63,7 +64,7 @@ class Watch:
 
 
 class Poller:
-    """One for each transport. Not thread-safe, but for ``changed``."""
+    """One for each transport. Not thread-safe, except ``changed`` and ``interrupt``."""
 
     def __init__(self, session: Session, dead_letters: DeadLetters, channels: list[Channel]) -> None:
         self._session = session
@@ -81,6 +82,7 @@ class Poller:
         self._ack_timer = WakeTimer()
         self._idle_timer: Any = None
         self._has_yielded = False
+        self._is_interrupted = False
         self._closed = False
 
     def _new_waits(self) -> tuple[Wakeups, Fanout]:
@@ -148,8 +150,16 @@ class Poller:
 
     # Plain drain_events
 
+    def interrupt(self) -> None:
+        """End ``drain``, so that its caller can do something else. From any thread."""
+        self._is_interrupted = True
+        self.changed()
+
     def drain(self, timeout: float | None) -> None:
-        """Hands out one message. Raises TimeoutError (``socket.timeout``) if none comes in ``timeout`` seconds."""
+        """Hand out one message. Return without one after ``interrupt``.
+
+        Raises TimeoutError (``socket.timeout``) if no message comes in ``timeout`` seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if not self._ready:
@@ -159,6 +169,9 @@ class Poller:
                 self._dead_letters.poll()
             if self._ready:
                 self._ready.deliver_one()
+                return
+            if self._is_interrupted:
+                self._is_interrupted = False
                 return
             self._start_waits()
             left = BLOCK if deadline is None else deadline - time.monotonic()
@@ -195,6 +208,7 @@ class Poller:
         self._loop = loop
         loop.add_reader(self._waker.fileno(), self._waker.reset)
         loop.on_tick.add(self.tick)
+        soon.add(loop, self._waker)
         self._idle_timer = loop.call_repeatedly(IDLE_INTERVAL, _nothing)
 
     def tick(self) -> None:
@@ -279,6 +293,7 @@ class Poller:
                 timer.cancel()
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._waker.fileno())
+            soon.remove(self._loop, self._waker)
         self._ready.clear()
         for each in self._waits:
             each.close()
