@@ -1,8 +1,8 @@
 """``python -m benchmarks.versions``: the rates of Celery workers with the installed versions of Celery and kombu, as one table.
 
-Run it with the Python of each environment that is to be compared; docs/versions.md has the tables. A worker on each pool works off
-a queue of empty tasks: of ``redis://``, of ferryman's own, and of another system's keyspace. They take turns on one server, so the
-machine's noise hits all of them, and the ratios can be compared between versions. Exit status 1 when ferryman is slower.
+Run it with the Python of each environment that is to be compared; docs/versions.md has the tables. A worker on each pool works
+off a queue of empty tasks: of ``redis://``, of ferryman's own, and of another system's keyspace. They take turns on one server,
+so the machine's noise hits all of them, and the ratios can be compared between versions. Exit status 1 when ferryman is slower.
 """
 
 from __future__ import annotations
