@@ -66,6 +66,8 @@ CONSUMED = 1500
 SOLO = ("-P", "solo", "--prefetch-multiplier", "4")
 PREFORK = ("-P", "prefork", "-c", "2")
 THREADS = ("-P", "threads", "-c", "2")
+GEVENT = ("-P", "gevent", "-c", "2")
+POOLS = {"solo": SOLO, "threads, 2": THREADS, "prefork, 2": PREFORK, "gevent, 2": GEVENT}
 
 
 def consume(system: System, server: Server, repeats: int) -> list[Row]:
@@ -77,10 +79,14 @@ def consume(system: System, server: Server, repeats: int) -> list[Row]:
         with running(side.consumer(server, "empty"), server):
             rates[is_ours].append(_rate(system, server))
     rows = [_row(system, "take and end empty jobs, one process", "jobs/s", rates, ratio_at_least(3.0))]
-    _fill(system, server)
-    with running(Ours(system).celery("empty", SOLO), server, Ours(system).url(server)):
-        rates[True] = [_rate(system, server)]
-    return [*rows, _row(system, "the same by a Celery worker (solo)", "jobs/s", rates, None)]
+    for name, pool in POOLS.items():
+        rates[True] = []
+        for _ in range(repeats):
+            _fill(system, server)
+            with running(Ours(system).celery("empty", pool), server, Ours(system).url(server)):
+                rates[True].append(_rate(system, server))
+        rows.append(_row(system, f"the same by a Celery worker ({name})", "jobs/s", rates, None))
+    return rows
 
 
 def _fill(system: System, server: Server) -> None:
