@@ -8,6 +8,7 @@ errors, so that a worker waits instead of dying.
 from __future__ import annotations
 
 import redis
+from amqp.exceptions import RecoverableConnectionError
 from kombu import exceptions
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
@@ -22,8 +23,14 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     redis.exceptions.ClusterDownError,
     redis.exceptions.TryAgainError,
     redis.exceptions.AuthenticationError,
+    redis.exceptions.InvalidResponse,
     OSError,
+    RecoverableConnectionError,
 )
+"""The last one is kombu's own: it raises it for a declaration on a channel that it has closed after an earlier error. A producer
+that lives long, such as that of beat, gets a new channel only if the error is in this list. Its base class is not in the list,
+because ``NoRoute`` derives from it, and no new connection helps there.
+"""
 
 CHANNEL_ERRORS: tuple[type[Exception], ...] = (
     ChannelError,

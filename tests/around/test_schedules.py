@@ -18,11 +18,11 @@ def test_redbeat_runs_what_stands_in_redis(server, ledger, tmp_path):
     said(server, "schedules", f"{imports}{entry}.save()")
     with (
         worker(server, tmp_path, pool="solo", app=app_of("schedules"), own=own_url(server)),
-        beat(server, tmp_path, "schedules", "-S", "redbeat.RedBeatScheduler") as (_, log),
+        beat(server, tmp_path, "schedules", "-S", "redbeat.RedBeatScheduler") as running,
     ):
         ledger.wait_for("run", 3)
     assert set(ledger.names("run")) == {"red"}
-    assert "Traceback" not in log.read_text()
+    assert "Traceback" not in running.log.read_text()
     with server.client() as broker, server.client(OWN_DB) as own:
         assert not broker.keys("redbeat*")
         assert own.exists("redbeat::schedule")
@@ -30,9 +30,9 @@ def test_redbeat_runs_what_stands_in_redis(server, ledger, tmp_path):
 
 def test_redbeat_without_a_url_of_its_own_takes_the_brokers_and_beat_ends_with_the_schemes_it_knows(server, tmp_path):
     pytest.importorskip("redbeat")
-    with beat(server, tmp_path, "schedules", "-S", "redbeat.RedBeatScheduler", unset=1) as (process, log):
-        process.wait(120)
-    assert "Redis URL must specify one of the following schemes" in log.read_text()
+    with beat(server, tmp_path, "schedules", "-S", "redbeat.RedBeatScheduler", unset=1) as running:
+        running.process.wait(120)
+    assert "Redis URL must specify one of the following schemes" in running.log.read_text()
 
 
 def test_django_celery_beat_runs_what_stands_in_the_database(server, ledger, tmp_path):
@@ -50,11 +50,10 @@ PeriodicTask.objects.create(name="often", task={NOTE!r}, interval=every, args='[
     scheduler = "django_celery_beat.schedulers:DatabaseScheduler"
     with (
         worker(server, tmp_path, pool="solo", app=app_of("schedules"), own=own_url(server)),
-        beat(server, tmp_path, "schedules", "-S", scheduler, database=database) as (process, log),
+        beat(server, tmp_path, "schedules", "-S", scheduler, database=database) as running,
     ):
         ledger.wait_for("run", 3)
-        process.terminate()
-        process.wait(120)
+        running.stop()
     assert set(ledger.names("run")) == {"django"}
-    assert "Traceback" not in log.read_text()
+    assert "Traceback" not in running.log.read_text()
     wait_until(lambda: int(said(server, "schedules", count, database=database)) >= 3)

@@ -5,16 +5,14 @@ Several of these packages patch Celery itself when they are switched on; no othe
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from . import workers
 from .servers import Server
-from .workers import ROOT, environment
+from .workers import ROOT, Worker, environment
 
 APPS = "tests.around.apps"
 OWN_DB = 2
@@ -51,20 +49,6 @@ def said(server: Server, name: str, program: str, **settings: object) -> str:
     return done.stdout.strip()
 
 
-@contextlib.contextmanager
-def beat(
-    server: Server, folder: Path, name: str, *options: str, **settings: object
-) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A running ``celery beat`` and its log; killed at the end of the block."""
-    log = folder / "beat.log"
-    command = [sys.executable, "-m", "celery", "-A", app_of(name), "beat", "-l", "INFO", "--pidfile=", *options]
-    surroundings = environment(server, own=own_url(server), **settings)
-    with (
-        log.open("ab") as output,
-        subprocess.Popen(command, cwd=ROOT, env=surroundings, stdout=output, stderr=output, start_new_session=True) as process,
-    ):
-        try:
-            yield process, log
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+def beat(server: Server, folder: Path, name: str, *options: str, **settings: object) -> AbstractContextManager[Worker]:
+    """``celery beat`` with one of the apps."""
+    return workers.beat(server, folder, *options, app=app_of(name), own=own_url(server), **settings)

@@ -1,4 +1,4 @@
-"""Real Celery workers in processes of their own, and the ledger in which their tasks write what they did."""
+"""Real Celery workers and beats in processes of their own, and the ledger in which their tasks write what they did."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Ledger:
 
 @define
 class Worker:
-    """A running worker, the leader of its own process group."""
+    """A running worker, or a running beat, the leader of its own process group."""
 
     process: subprocess.Popen[bytes]
     name: str
@@ -153,6 +153,23 @@ def worker(
     running = Worker(process, name, log)
     try:
         running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+@contextlib.contextmanager
+def beat(server: Server, folder: Path, *options: str, app: str = TASKS, **settings: object) -> Iterator[Worker]:
+    """A running ``celery beat``; killed at the end of the block."""
+    log = folder / "beat.log"
+    schedule = ["--pidfile=", "-s", str(folder / "schedule")]
+    command = [sys.executable, "-m", "celery", "-A", app, "beat", "-l", "INFO", *schedule, *options]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(server, **settings), stdout=output, stderr=output, start_new_session=True
+        )
+    running = Worker(process, "beat", log)
+    try:
         yield running
     finally:
         running.kill()
