@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
 
 from attrs import frozen
@@ -21,6 +20,7 @@ from attrs import frozen
 from ..schema.connection.call import Argument, Call, Command
 from ..schema.errors import UsageError
 from ..schema.live import Failure, ForeignDelivery, ForeignFamily, Outcome, Upcoming
+from ..schema.memo import cached_property
 from ..schema.native.scripts import results
 from ..schema.native.scripts.publication import optional
 from ..schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL

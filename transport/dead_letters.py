@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import redis
 
+from ..schema.connection.after_fork import renew_in_children
 from ..schema.errors import FerrymanError, MalformedValue
 from ..schema.native import codec, keys
 from ..schema.native.scripts.publication import Publication
@@ -62,6 +63,11 @@ class DeadLetters:
         self._discover_at = time.monotonic() + FIRST_POLL
         self.forwarding: set[str] = set()
         """The queues of this connection's consumers that have a dead letter exchange."""
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may hold the lock."""
+        self._lock = threading.Lock()
 
     def mark(self, queue: str) -> None:
         """There are dead letters in this queue, or may soon be: it is polled from now on."""

@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from .after_fork import renew_in_children
+
 MOST_IDLE = 16
 """Of one kind; more are closed when they are given back."""
 LONGEST_S = 300.0
@@ -44,6 +46,13 @@ class SharedConnections:
 
     _idle: dict[Hashable, list[_Idle]] = field(factory=dict)
     _lock: threading.Lock = field(factory=threading.Lock)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may hold the lock. Its connections open sockets of their own."""
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def lent(self, key: Hashable, make: Callable[[], T]) -> Iterator[T]:

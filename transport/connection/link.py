@@ -7,7 +7,6 @@ failed one is either known to have happened (its reply was read) or safe to ask 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +19,7 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.sentinel import SentinelManagedConnection
 
 from ...schema.connection import incapable, permission
+from ...schema.connection.after_fork import renew_in_children
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.connection.connect import new_connection
 from ...schema.connection.pipeline import PipelineConnection, has_errors
@@ -44,6 +44,11 @@ class ServerLink(ABC):
         self._lock = threading.RLock()
         self.failed = False
         """True after a connection error. Nothing is sent any more by anybody who asks first."""
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may hold the lock."""
+        self._lock = threading.RLock()
 
     def run(self, call: Call[T] | Command[T]) -> T:
         """Sends one call and waits for its result."""
@@ -112,9 +117,13 @@ class NodeLink(ServerLink):
         self._connection: Any = None
         self._pipe: PipelineConnection | None = None
         """Over the connection, while there is one."""
-        self._pid = os.getpid()
         self._used = 0.0
         """When a reply was read last, on the monotonic clock."""
+
+    def after_fork(self) -> None:
+        """In a forked child: the socket belongs to the parent. The child drops it and sends nothing."""
+        super().after_fork()
+        self._connection = self._pipe = None
 
     def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
         if not calls:
@@ -174,13 +183,9 @@ class NodeLink(ServerLink):
         return list(map(_without_transient, replies)) if has_errors(replies) else replies
 
     def _open(self) -> PipelineConnection:
-        if self._connection is not None and self._pid != os.getpid():
-            # After a fork the socket belongs to the parent; the child drops it and sends nothing.
-            self._connection = None
         if self._connection is not None and time.monotonic() - self._used > IDLE and is_stale(self._connection):
             self.close()
         if self._connection is None or self._pipe is None:
-            self._pid = os.getpid()
             connection = new_connection(self._client)
             try:
                 connection.connect()

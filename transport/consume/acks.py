@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
+from ...schema.connection.after_fork import renew_in_children
 from ...schema.connection.call import Call
 from ...schema.native.scripts.results import Taken, Verdict
 from ..errors import CONNECTION_ERRORS
@@ -74,6 +75,11 @@ class Acks:
         self._count = 0
         self._bytes = 0
         self._since = 0.0
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may hold the lock."""
+        self.lock = threading.RLock()
 
     def __bool__(self) -> bool:
         """Whether any wait to be sent."""

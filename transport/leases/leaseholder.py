@@ -15,12 +15,14 @@ class Leaseholder(Protocol):
     """The leases of one channel."""
 
     settings: Settings
-    renewing: threading.Lock
-    """Held while renewals are under way."""
     renewed_at: float
     """When somebody last saw to the renewals, on the monotonic clock."""
     closed: bool
     """Whether the channel is closed."""
+
+    @property
+    def renewing(self) -> threading.Lock:
+        """Held while renewals are under way."""
 
     @property
     def acks(self) -> Acks:

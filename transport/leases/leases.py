@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -58,7 +59,6 @@ class Leases:
         self._consumer_id = channel.consumer_id
         self._renewer = renewer
         self.settings = channel.session.settings
-        self.renewing = channel.topology.renewing
         self.closed = False
         """Whether the channel is closed: what it still holds is given back as it ends, over another connection."""
         self.renewed_at = time.monotonic()
@@ -70,6 +70,11 @@ class Leases:
         """When garbage was looked for last, on the monotonic clock, and how long to wait until it is again."""
         self._until: dict[str, float] = {}
         """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
+
+    @property
+    def renewing(self) -> threading.Lock:
+        """Held while renewals are under way."""
+        return self._topology.renewing
 
     @property
     def is_registered(self) -> bool:

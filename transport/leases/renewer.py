@@ -11,11 +11,11 @@ from __future__ import annotations
 import atexit
 import logging
 import math
-import os
 import threading
 import time
 import weakref
 
+from ...schema.connection.after_fork import renew_in_children
 from ...schema.native.scripts.results import Renewed
 from ..connection.factory import LinkCache
 from ..consume.acks import FLUSH_AFTER
@@ -30,9 +30,17 @@ EXIT_TIMEOUT = 5.0
 
 
 class LeaseRenewer:
-    """Use ``renewer()``: there is one for each process."""
+    """Use ``renewer()``: there is one for each process. A forked child's begins with nothing."""
 
     def __init__(self) -> None:
+        self._begin()
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's thread and connections did not come with it, and its leases are the parent's."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._due: weakref.WeakKeyDictionary[Leaseholder, float] = weakref.WeakKeyDictionary()
         """When to renew each channel's leases next, on the monotonic clock."""
         self._orphans: dict[Leaseholder, float] = {}
@@ -169,12 +177,8 @@ class LeaseRenewer:
 
 
 _renewer = LeaseRenewer()
-_pid = os.getpid()
 
 
 def renewer() -> LeaseRenewer:
-    """This process's renewer. A forked child gets a new one: its parent's thread and connections did not come with it."""
-    global _renewer, _pid
-    if _pid != os.getpid():
-        _renewer, _pid = LeaseRenewer(), os.getpid()
+    """This process's renewer."""
     return _renewer

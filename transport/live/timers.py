@@ -9,11 +9,11 @@ own: neither a busy event loop nor a slow script may keep the other waiting. Doi
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 import weakref
 
+from ...schema.connection.after_fork import renew_in_children
 from ...schema.live import ForeignFamily
 from ..connection.factory import LinkCache
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
@@ -30,9 +30,17 @@ ROUNDS = 20
 
 
 class Timers:
-    """Use ``timers()``: there is one for each process."""
+    """Use ``timers()``: there is one for each process. A forked child's begin with nothing."""
 
     def __init__(self) -> None:
+        self._begin()
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's thread and connections did not come with it."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._sessions: weakref.WeakKeyDictionary[Session, ForeignFamily] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._changed = threading.Event()
@@ -96,12 +104,8 @@ class Timers:
 
 
 _timers = Timers()
-_pid = os.getpid()
 
 
 def timers() -> Timers:
-    """This process's timers. A forked child gets new ones: its parent's thread and connections did not come with it."""
-    global _timers, _pid
-    if _pid != os.getpid():
-        _timers, _pid = Timers(), os.getpid()
+    """This process's timers."""
     return _timers

@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
+from ...schema.connection.after_fork import renew_in_children
 from ...schema.connection.call import Call
 from ...schema.native import keys
 from ...schema.native.routing import FANOUT
@@ -35,6 +36,11 @@ class Topology:
         """Queue -> its arguments."""
         self._bindings: dict[tuple[str, Binding], int | None] = {}
         """(exchange, binding) -> its life in ms, None for ever."""
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may hold the lock."""
+        self.renewing = threading.Lock()
 
     # Queues
 
