@@ -13,7 +13,7 @@ from ferryman.schema.errors import AddressError, QueueArgumentsError, UsageError
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
-from ..support.brokers import NEEDS_BATCHES
+from ..support.brokers import FERRYMAN, NEEDS_BATCHES, REDIS
 from ..support.proxy import Cut, proxy
 from ..support.servers import ServerKind
 
@@ -45,6 +45,39 @@ def drain(connection, queues, count, *, seconds=5.0, ack=True, no_ack=False):
             except TimeoutError:
                 break
     return messages
+
+
+@pytest.mark.parametrize("broker", [FERRYMAN, REDIS], ids=str)
+def test_of_several_simple_queues_that_nobody_closed_the_newest_gets_the_messages(server, broker):
+    with broker.connection(server) as connection:
+        for n in range(10):
+            connection.SimpleQueue("simple").put(n)
+            message = connection.SimpleQueue("simple").get(timeout=5)
+            assert message.payload == n
+            message.ack()
+
+
+def test_an_older_consumer_gets_messages_again_when_the_newer_one_is_cancelled(connection):
+    with connection.channel() as channel:
+        received = []
+        with Consumer(channel, [Queue("q")], on_message=lambda message: received.append("older")):
+            with Consumer(channel, [Queue("q")], on_message=lambda message: received.append("newer")):
+                publish(connection, 1)
+                connection.drain_events(timeout=5)
+            publish(connection, 2)
+            connection.drain_events(timeout=5)
+    assert received == ["newer", "older"]
+
+
+@pytest.mark.parametrize("broker", [FERRYMAN, REDIS], ids=str)
+def test_a_database_that_the_server_lacks_is_an_operational_error(server, broker):
+    url = broker.url(server).replace("/0", "/99")
+    with Connection(url) as connection:
+        policy = {"max_retries": 1, "interval_start": 0}
+        with pytest.raises(OperationalError, match="DB index is out of range"):
+            connection.Producer().publish("x", routing_key="q", retry=True, retry_policy=policy)
+        with pytest.raises(OperationalError, match="DB index is out of range"):
+            connection.ensure_connection(max_retries=1, interval_start=0)
 
 
 def test_a_simple_queue_gives_back_what_was_put_in_order(connection):

@@ -24,7 +24,7 @@ from ...schema.connection.call import Argument, Call, Command
 from ...schema.connection.connect import new_connection
 from ...schema.connection.pipeline import PipelineConnection, has_errors
 from ...schema.errors import FerrymanError, UsageError
-from ..errors import CONNECTION_ERRORS, transient
+from ..errors import CONNECTION_ERRORS, Unavailable, transient
 
 T = TypeVar("T")
 
@@ -189,8 +189,10 @@ class NodeLink(ServerLink):
             connection = new_connection(self._client)
             try:
                 connection.connect()
-            except BaseException:
+            except BaseException as error:
                 self.failed = True
+                if type(error) is redis.exceptions.ResponseError:
+                    raise Unavailable(f"the server refuses the connection: {error}; check the database in the URL") from error
                 raise
             self._connection, self._pipe = connection, PipelineConnection(connection)
             self._used = time.monotonic()

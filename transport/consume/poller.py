@@ -132,8 +132,11 @@ class Poller:
             self.fanout.cancel(queue)
 
     def _consumers_of(self, queue: str) -> list[tuple[Channel, Consumer]]:
-        """Everyone on this connection who consumes a queue."""
-        return [(channel, consumer) for channel in self._channels for consumer in channel.consumers(queue)]
+        """The channels of this connection that consume a queue, each with its newest consumer of it, as on ``redis://``.
+
+        A program that makes a ``SimpleQueue`` for each message, and closes none, waits for the message in the newest one.
+        """
+        return [(channel, consumers[-1]) for channel in self._channels if (consumers := channel.consumers(queue))]
 
     def changed(self) -> None:
         """Room or queues have changed: look again. From any thread."""
