@@ -6,6 +6,7 @@ queue is every fact's scope. Called by ``family.py``; the rules share its view o
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -109,7 +110,8 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "meta":
             _tally_meta(fact, queue, totals)
         case "consumers":
-            totals.maximum("lease", score_to_int(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
+            if fact.score != math.inf:  # it never ends: as good as none, for nobody reclaims what its consumer holds
+                totals.maximum("lease", score_to_int(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
         case "queues":
             totals.name("registered", map(to_text, fact.values))
         case "forwarding":

@@ -89,7 +89,7 @@ def _in_two_keys(view: View, _keyspace: Keyspace) -> Iterator[Command]:
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Command]:
     for fact in view.places:
         if fact.role == "held" and fact.label is not None:
-            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(fact.label))
+            yield ("ZADD", _keys(view, keyspace).consumers, "LT", keyspace.now_ms - 1, to_bytes(fact.label))
 
 
 def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Command]:

@@ -57,7 +57,11 @@ def _in_two_keys(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.places:
         if fact.role == "held" and _lease(view, fact.label, keyspace) is None:
-            yield _violation(view, f"held by {show(fact.label or '')}, which has no lease: nobody will ever reclaim it", fact.key)
+            yield _violation(
+                view,
+                f"held by {show(fact.label or '')}, which has no lease that ends: no consumer ever reclaims it",
+                fact.key,
+            )
 
 
 def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -303,7 +307,7 @@ RULES = (
     _about_job(1, "Every id in a place has a hash", ERROR, Harm.LOST, _member_without_hash, "remove the id from the place"),
     _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_in_no_key, "put the job back in waiting", True),
     _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _in_two_keys, "keep the first place"),
-    _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
+    _about_job(4, "Every holder has a lease that ends", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
     _about_job(5, "Every job has a valid message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_inexact),

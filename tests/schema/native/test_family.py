@@ -263,6 +263,13 @@ def test_damage_is_named_by_its_rule(busy: redis.Redis, rule: str) -> None:
     assert found
 
 
+@pytest.mark.parametrize(("score", "rule"), [("inf", "NATIVE-4"), ("-inf", "NATIVE-10")])
+def test_an_infinite_lease_is_reported(busy: redis.Redis, score: str, rule: str) -> None:
+    busy.zadd(q.consumers, {"ann": score})
+    _, findings = read_all(busy)
+    assert rules(findings) == {rule}
+
+
 def test_every_rule_has_its_fault() -> None:
     assert {rule.id for rule in FAMILY.rules} == set(FAULTS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import redis
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import State
@@ -19,6 +21,17 @@ def test_what_a_holder_without_lease_held_is_taken_by_the_next_consumer(server: 
     stored = stored_in(server, client, FAMILY, "ferryman")
     job = next(job for job in stored.generate(60, 1) if job.state is State.ACTIVE)
     stored.inject("NATIVE-4", job)
+    assert {each.outcome for each in stored.repair("NATIVE-4")} == {Outcome.MENDED}
+    taken = send(QueueScripts().take(job.queue, "another", 100, LEASE, now=NOW + 1))
+    assert job.id in {each.id for each in taken.jobs}
+
+
+def test_what_a_holder_held_whose_lease_never_ends_is_taken_by_the_next_consumer(
+    server: Server, client: redis.Redis, send: Send
+) -> None:
+    stored = stored_in(server, client, FAMILY, "ferryman")
+    job = next(job for job in stored.generate(60, 1) if job.state is State.ACTIVE)
+    client.zadd(QueueScripts().keys(job.queue).consumers, {job.worker or "": math.inf})
     assert {each.outcome for each in stored.repair("NATIVE-4")} == {Outcome.MENDED}
     taken = send(QueueScripts().take(job.queue, "another", 100, LEASE, now=NOW + 1))
     assert job.id in {each.id for each in taken.jobs}
