@@ -147,12 +147,15 @@ def _by_task(
 def _found_in(link: ServerLink, live: LiveFamily, queue: str, task_ids: Iterable[str]) -> tuple[dict[str, str], bool]:
     """Job id -> task id of what waits or is scheduled in a queue, and whether there was more of it than was looked at."""
     found: dict[str, str] = {}
-    is_cut = False
+    is_cut, wanted = False, set(task_ids)
     for role in ROLES:
         seen, more = 0, True
         while more and seen < MOST_LOOKED_AT:
-            chunk = link.run(live.find(queue, task_ids, role, seen=seen))
+            chunk = link.run(live.find(queue, wanted, role, seen=seen))
             found |= {task.id: task.task for task in chunk.jobs}
+            if chunk.unread and isinstance(live, QueueScripts):
+                tasks = (link.run(live.wanted_task(queue, each, wanted)) for each in chunk.unread)
+                found |= {task.id: task.task for task in tasks if task is not None}
             seen, more = seen + chunk.scanned, chunk.more
         is_cut |= more
     return found, is_cut

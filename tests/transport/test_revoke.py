@@ -9,7 +9,9 @@ import threading
 import pytest
 from celery import Celery, chord, signals
 from celery.exceptions import ChordError, TaskRevokedError
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import UsageError
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.transport import revoke
 from kombu import Connection
 from kombu.pidbox import Mailbox
@@ -101,6 +103,17 @@ def test_a_connection_will_do_and_a_long_queue_is_looked_through_to_its_end(serv
     with Connection(server.url()) as connection:
         assert revoke(connection, [ids[0], ids[1200], ids[-1]]) == 3
     assert waiting(client) == 2497
+
+
+def test_a_task_with_a_message_too_long_for_a_script_is_revoked_and_told(app, client):
+    long = [app.send_task(NOTE, ["x" * 5_000_000, n]) for n in range(2)]
+    short = app.send_task(NOTE, ["x"])
+    scripts = QueueScripts()
+    found = run(client, scripts.find("celery", [long[0].id, short.id]))
+    assert (len(found.jobs), len(found.unread)) == (1, 1)
+    assert revoke(app, [long[0].id, short.id]) == 2
+    assert waiting(client) == 1
+    assert [each.state for each in (*long, short)] == ["REVOKED", "PENDING", "REVOKED"]
 
 
 def in_another_thread(call):

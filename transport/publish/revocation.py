@@ -106,8 +106,11 @@ def removals(
                     logger.warning("a revoked task may still stand in a queue: there was no time to look through all of them")
                     return
                 found = link.run(family.find(queue, task_ids, role, seen=seen))
-                gone = link.run_all([family.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
-                for job, was_in in zip(found.jobs, gone, strict=True):
+                jobs = list(found.jobs)
+                if found.unread and isinstance(family, QueueScripts):
+                    jobs += filter(None, (link.run(family.wanted_task(queue, each, task_ids)) for each in found.unread))
+                gone = link.run_all([family.remove(queue, job.id) for job in jobs]) if jobs else []
+                for job, was_in in zip(jobs, gone, strict=True):
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1
                         yield queue, job

@@ -10,7 +10,7 @@ when a key of the queue holds a wrong type. At maxmemory ``publish`` raises Publ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
@@ -41,6 +41,7 @@ from .results import (
     Role,
     Size,
     Taken,
+    Task,
     Verdict,
 )
 from .script_replies import result
@@ -408,14 +409,25 @@ class QueueScripts:
     ) -> Call[Found]:
         """The jobs of Celery tasks (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
 
-        Scans up to ``limit`` jobs, after ``seen`` that earlier calls have scanned. Call again while ``more``.
+        Scans up to ``limit`` jobs, after ``seen`` that earlier calls have scanned. Call again while ``more``. Jobs with
+        messages of more than 4 MB are ``unread``: ask about each of them with ``wanted_task``.
         """
         wanted = (to_bytes(check_name(task_id, "task id")) for task_id in task_ids)
         args = (role, _positive(limit), seen, *wanted)
         return self._call("find", queue, now, args, results.found)
 
+    def wanted_task(self, queue: str, job_id: str, task_ids: Container[str]) -> Command[Task | None]:
+        """A job of ``Found.unread`` if it is of one of these tasks, else None. A plain command, as ``message`` is."""
+        return Command(
+            ("HGET", self.keys(queue).job(job_id), "message"), lambda message: results.wanted_task(job_id, message, task_ids)
+        )
+
     def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        """Puts dead jobs back where they waited, with no deliveries and no expiry. False: not dead, or no message left."""
+        """Puts dead jobs back where they waited, with no deliveries and no expiry, as far as the queue has room.
+
+        False: not dead, no message left, or the queue is at its greatest length and refuses more. One that drops its first jobs
+        instead drops them now, which makes them dead.
+        """
         return self._call("revive", queue, now, tuple(map(to_bytes, ids)), results.flags)
 
     def _call(

@@ -6,7 +6,7 @@ Values and pure functions; nothing here raises for a reply of our scripts, whate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from ...errors import MalformedValue
 from ...text import load_json, show, to_text
+from .. import codec
 from ..numbers import parse_int
 from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
@@ -236,6 +237,8 @@ class Found:
     jobs: tuple[Task, ...]
     scanned: int
     more: bool
+    unread: tuple[str, ...] = ()
+    """Jobs whose messages are too long for a script: they may be among those wanted."""
 
 
 @frozen
@@ -400,7 +403,20 @@ def removed(reply: Any) -> Removed | None:
     return word or None
 
 
+def wanted_task(job_id: str, message: bytes | None, task_ids: Container[str]) -> Task | None:
+    """A job with this message, if it is of one of these tasks."""
+    try:
+        head, _ = codec.decode(message or b"")
+    except MalformedValue:
+        return None
+    headers = head.get("headers")
+    task = headers.get("id") if isinstance(headers, dict) else None
+    return Task(job_id, task, message or b"") if isinstance(task, str) and task in task_ids else None
+
+
 def found(reply: Any) -> Found:
     more, scanned, found = reply
     triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), scanned, bool(more))
+    jobs = [Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples]
+    unread = tuple(job.id for job in jobs if not job.task)
+    return Found(tuple(job for job in jobs if job.task), scanned, bool(more), unread)

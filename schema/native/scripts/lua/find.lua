@@ -7,7 +7,8 @@
 -- ARGV[3]   most jobs to scan; fewer if their messages are large
 -- ARGV[4]   how many have been scanned
 -- ARGV[5…]  task ids
--- Result    {1 if there is more, how many were scanned, {id, task id, message or '' …}}
+-- Result    {1 if there is more, how many were scanned, {id, task id, message or '' …}}; the task id is '' where the message is too
+--           long to be read here, and the caller is to read it
 --
 -- A job without a message came from another system: its own id is its task's.
 
@@ -52,9 +53,16 @@ return reply_of(function()
   local found, scanned, bytes = {}, 0, 0
   while scanned < #ids and bytes <= MAX_READ_BYTES do
     local id = ids[#ids - scanned]
-    local message = attempt('HGET', JOB .. id, 'message')
-    scanned, bytes = scanned + 1, bytes + (message and #message or 0)
-    local task = message and task_of(message) or not message and wanted[id] and id
+    local size = attempt('HSTRLEN', JOB .. id, 'message') or 0
+    local is_long = size > MAX_READ_BYTES
+    local message = not is_long and attempt('HGET', JOB .. id, 'message')
+    scanned, bytes = scanned + 1, bytes + size
+    local task
+    if is_long then
+      task = ''
+    else
+      task = message and task_of(message) or not message and wanted[id] and id
+    end
     if task then
       append(found, id, task)
       append(found, message or '')
