@@ -60,8 +60,8 @@ def test_of_several_simple_queues_that_nobody_closed_the_newest_gets_the_message
 def test_an_older_consumer_gets_messages_again_when_the_newer_one_is_cancelled(connection):
     with connection.channel() as channel:
         received = []
-        with Consumer(channel, [Queue("q")], on_message=lambda message: received.append("older")):
-            with Consumer(channel, [Queue("q")], on_message=lambda message: received.append("newer")):
+        with Consumer(channel, [Queue("q")], on_message=lambda _: received.append("older")):
+            with Consumer(channel, [Queue("q")], on_message=lambda _: received.append("newer")):
                 publish(connection, 1)
                 connection.drain_events(timeout=5)
             publish(connection, 2)

@@ -19,6 +19,7 @@ _OF_KIND = {
     "ack": ("_acks",),
     "steer": ("_arrivals", "_steering", "_moving"),
     "publish": ("_arrivals",),
+    "revive": ("_arrivals",),
     "receive": ("_arrivals",),
     "room": ("_arrivals",),
 }

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import redis
+from ferryman.schema.connection.call import Call
+from ferryman.schema.job import State
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
+from ferryman.schema.native.steering import NativeSteering
+from ferryman.schema.steering import Action, JobFilter
 
 from ...support.native import LEASE, Send, ids, jobs
 
-scripts = QueueScripts()
+scripts, steering = QueueScripts(), NativeSteering()
 keys = scripts.keys("q")
 
 
@@ -25,6 +33,55 @@ def test_a_full_queue_refuses_more_if_it_was_declared_so(send: Send) -> None:
     assert send(scripts.publish("q", "p", jobs(4))).status == "overflow"
     assert send(scripts.publish("q", "p", jobs(3))).fresh == (False,)
     assert send(scripts.size("q")).waiting == 3
+
+
+Requeue = Callable[[list[str]], Call[Any]]
+
+
+def _matching(job_ids: list[str]) -> Call[Any]:
+    return steering.act_on_matching(Action.REQUEUE, "q", State.FAILED, JobFilter(), limit=len(job_ids))
+
+
+def _revive(job_ids: list[str]) -> Call[Any]:
+    return scripts.revive("q", job_ids)
+
+
+def _kill(send: Send, number: int) -> list[str]:
+    """Fills the queue ``q`` with jobs and makes dead letters of them."""
+    send(scripts.publish("q", "p", jobs(*range(number))))
+    killed = ids(send(scripts.take("q", "ann", number, LEASE)))
+    for job_id in killed:
+        send(scripts.reject("q", "ann", job_id, "rejected"))
+    return killed
+
+
+@pytest.mark.parametrize("requeue", [_revive, _matching])
+def test_dead_jobs_are_not_requeued_beyond_the_length_that_a_queue_refuses_to_exceed(send: Send, requeue: Requeue) -> None:
+    send(scripts.declare("q", {"x-max-length": 3, "x-overflow": "reject-publish"}))
+    killed = _kill(send, 3)
+    send(scripts.publish("q", "p", jobs(7)))
+    send(requeue(killed))
+    size = send(scripts.size("q"))
+    assert (size.waiting, size.dead) == (3, 1)
+
+
+@pytest.mark.parametrize("requeue", [_revive, _matching])
+def test_the_first_jobs_make_room_for_requeued_ones(send: Send, client: redis.Redis, requeue: Requeue) -> None:
+    send(scripts.declare("q", {"x-max-length": 3}))
+    killed = _kill(send, 3)
+    send(scripts.publish("q", "p", jobs(7, 8)))
+    send(requeue(killed))
+    assert client.zrange(keys.waiting, 0, -1) == [b"p-2", b"p-7", b"p-8"]
+    assert client.zcard(keys.dead) == 2
+    assert client.hget(keys.job("p-0"), "reason") == b"maxlen"
+
+
+def test_one_dead_job_is_not_requeued_into_a_full_queue(send: Send) -> None:
+    send(scripts.declare("q", {"x-max-length": 1, "x-overflow": "reject-publish"}))
+    (killed,) = _kill(send, 1)
+    send(scripts.publish("q", "p", jobs(7)))
+    assert send(steering.act(Action.REQUEUE, "q", killed)) == "refused"
+    assert send(scripts.size("q")).waiting == 1
 
 
 def test_priorities_above_the_declared_greatest_count_as_it(send: Send) -> None:

@@ -55,6 +55,18 @@ local function drop_head(now, limit)
   in_slices('ZREM', WAITING, dropped)
 end
 
+-- Whether a dead job may wait again. A queue that refuses what is beyond its greatest length refuses this one too.
+local function has_room_for(id)
+  return queue.overflow ~= 'reject-publish' or not is_full(1, queue.max_bytes and bytes_of({id}) or 0)
+end
+
+-- After dead jobs were put back: the first jobs make room for them, as for new ones.
+local function make_room_for(now, number)
+  if number > 0 and (queue.max_length or queue.max_bytes) then
+    drop_head(now, number + MAX_PER_CALL)
+  end
+end
+
 -- The value of a field among the words of a hash.
 local function field(hash, name)
   for i = 1, #hash, 2 do

@@ -249,7 +249,7 @@ local function steer(now, action, id, role, place, ...)
     return edit(id, role, ...)
   elseif action ~= 'requeue' then
     return remove_steered(id, role, place)
-  elseif not has_message(id) then
+  elseif not has_message(id) or not has_room_for(id) then
     return 'refused'
   end
   revive(id)

@@ -3,7 +3,8 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2…]  ids
--- Result    for each id 1, or 0 if it is not dead, has no message left to deliver, or is on the way to another queue
+-- Result    for each id 1, or 0 if it is not dead, has no message left to deliver, is on the way to another queue, or the queue is at its
+--           greatest length and refuses more. A queue that drops its first jobs instead does so now
 
 return reply_of(function()
   local now = clock()
@@ -13,7 +14,7 @@ return reply_of(function()
   local verdicts, revived = {}, 0
   for i = 2, #ARGV do
     local id = ARGV[i]
-    local back = call('ZSCORE', DEAD, id) and has_message(id) and not is_moving(id)
+    local back = call('ZSCORE', DEAD, id) and has_message(id) and not is_moving(id) and has_room_for(id)
     if back then
       revive(id)
       revived = revived + 1
@@ -21,6 +22,7 @@ return reply_of(function()
     append(verdicts, back and 1 or 0)
   end
   count('revived', revived)
+  make_room_for(now, revived)
   finish(now)
   return verdicts
 end)

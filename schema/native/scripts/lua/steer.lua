@@ -25,6 +25,7 @@ return reply_of(function()
     return 'refused'
   end
   local outcome = steer(now, action, id, role, place, unpack(ARGV, 4))
+  make_room_for(now, action == 'requeue' and outcome == 'done' and 1 or 0)
   finish(now)
   return outcome == 'same' and 'done' or outcome
 end)

@@ -238,6 +238,7 @@ return reply_of(function()
   if target then
     leave_target(now, target)
   end
+  make_room_for(now, action == 'requeue' and not is_dry and done or 0)
   finish(now)
   return {looked, done, left, next, unread, removed, moving}
 end)
