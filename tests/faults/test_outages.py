@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import kombu
 import pytest
 from amqp.exceptions import ConnectionError as AmqpConnectionError
 from ferryman.transport.errors import NoRoute
@@ -91,9 +92,12 @@ def test_a_producer_publishes_again_after_an_outage_longer_than_its_retries(
             with pytest.raises((OperationalError, *connection.connection_errors)):
                 publish()
             daemon.start()
+            if kombu.VERSION < (5, 7):
+                with contextlib.suppress(OperationalError):  # it declares once more on the channel that it has closed
+                    publish()
             publish()
         with broker.connection(daemon.server) as other:
-            assert other.SimpleQueue(QUEUE).qsize() == 3
+            assert other.SimpleQueue(QUEUE).qsize() in ((3,) if kombu.VERSION >= (5, 7) else range(3, 6))
 
 
 def test_the_errors_for_which_kombu_reconnects_on_redis_are_connection_errors_here_too():
