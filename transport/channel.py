@@ -33,7 +33,7 @@ from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NoRoute
 from .leases.leases import Leases, by_queue
 from .leases.renewer import renewer
 from .live.foreign_queue import ForeignQueue
-from .message import Content, Message, content
+from .message import Content, Message, content, drop_past_eta
 from .publish.batch import PublishBatch
 from .publish.declarations import Declarations
 from .publish.publisher import Publisher
@@ -222,7 +222,7 @@ class Channel(Declarations):
                 taken = self.take(side, 1, consumer)
                 if not taken.jobs:
                     break
-                message = self.decode(side, taken.jobs[0], consumer)
+                message = self.decode(side, taken.jobs[0], consumer, taken.now)
                 if message is not None:
                     return message
         self.dead_letters.forward()
@@ -294,8 +294,11 @@ class Channel(Declarations):
                 self.leases.extend(queue, at, leases=1 if queue in held else 2)
         return [None if ms is None else ms / 1000 for ms in times]
 
-    def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
-        """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
+    def decode(self, queue: str, delivery: Delivery, consumer: Consumer, now: int) -> Message | None:
+        """Return the message of a job just taken; None for one that can't be read, which becomes a dead letter.
+
+        ``now``: when it was taken, by the server's clock, ms.
+        """
         try:
             if self._foreign is None:
                 found = content(delivery.id, queue, delivery.fields)
@@ -308,6 +311,7 @@ class Channel(Declarations):
             return None
         if self.session.settings.telemetry is not None:
             self.session.settings.telemetry.taken(queue, found.headers)
+        drop_past_eta(found.headers, now)
         if delivery.redelivered:
             found.headers["x-delivery-count"] = delivery.deliveries - 1
         info = {"redelivered": delivery.redelivered, "priority": delivery.priority}

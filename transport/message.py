@@ -30,6 +30,9 @@ UNIQUE_KEY = "x-unique-key"
 UNIQUE_TTL = "x-unique-ttl"
 """Header: ms for which the key is held; without it, until the message is finished."""
 
+PAST_ETA = "x-eta"
+"""Header: the ``eta`` of a message that is due."""
+
 TYPE_MARK = b'"__type__"'
 """What kombu's form of a date, a UUID, a decimal or bytes begins with."""
 
@@ -84,6 +87,17 @@ def _integer(value: Any, what: str) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         raise UsageError(f"{what} must be a whole number, not {value!r}") from None
+
+
+def drop_past_eta(headers: dict[str, Any], now: int) -> None:
+    """Remove Celery's ``eta`` from a message that is due by the server's clock, ``now``. It moves to the header ``x-eta``.
+
+    A worker compares an eta with its own clock. If that is behind, the worker takes every due message and holds it in its memory.
+    """
+    eta = headers.get("eta")
+    due = None if eta is None else _due_ms(eta)
+    if due is not None and due <= now:
+        headers[PAST_ETA], headers["eta"] = eta, None
 
 
 def _due_ms(eta: Any) -> int | None:

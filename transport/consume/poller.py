@@ -372,7 +372,7 @@ class Poller:
             quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._poll_interval(queue))
             watch.next_poll = time.monotonic() + quiet
             for delivery in taken.jobs:
-                message = channel.decode(queue, delivery, consumer)
+                message = channel.decode(queue, delivery, consumer, taken.now)
                 if message is not None:
                     self._ready.append(PendingDelivery(channel, consumer, message))
             if not watch.hot:
