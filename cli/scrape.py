@@ -42,6 +42,7 @@ COUNTERS: Mapping[str, str] = {
     "removed": "Messages removed by id",
     "purged": "Messages purged",
     "moved": "Messages that an operator moved to another queue",
+    "dropped": "Dead letters deleted because the queue had too many or they were too old",
 }
 """Counter of a queue -> what it counts. They begin anew when a queue is deleted and declared again."""
 

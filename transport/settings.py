@@ -18,7 +18,7 @@ from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
 from ..schema.native.keys import DEFAULT_PREFIX, check_prefix
-from ..schema.native.scripts.queue_scripts import FETCH_BYTES
+from ..schema.native.scripts.queue_scripts import DEFAULT_DEAD_LETTER_LIMITS, FETCH_BYTES, DeadLetterLimits
 from ..schema.native.scripts.waiting_score import PriorityOrder
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
 from .telemetry import Telemetry
@@ -67,6 +67,8 @@ class Settings:
     history: bool | None = None
     """Whether the queues that are declared keep a history of their rates, depths and times from now on; None: as it stands, and
     new ones do."""
+    dead_letter_limits: DeadLetterLimits = DEFAULT_DEAD_LETTER_LIMITS
+    """What the queues that are declared keep of their dead letters."""
     queue_order: str = "round_robin"
     """Which of several queues is polled first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
     deadletter_queue: str | None = None
@@ -133,6 +135,7 @@ class Settings:
             durability=options.get("durability", "local"),
             remove_revoked=options.get("remove_revoked", True),
             history=options.get("history"),
+            dead_letter_limits=_dead_letter_limits(options),
             telemetry=Telemetry() if options.get("otel") else None,
             queue_order=options.get("queue_order_strategy", "round_robin"),
             deadletter_queue=given.get("deadletter_queue"),
@@ -273,6 +276,13 @@ def _lease(seconds: float, foreign: ForeignFamily | None) -> float:
     """A lease, s: no longer than another system itself waits for a silent worker, so that what ours hold comes back as fast."""
     longest = None if foreign is None else foreign.longest_lease_ms
     return seconds if longest is None else min(seconds, longest / 1000)
+
+
+def _dead_letter_limits(options: Mapping[str, Any]) -> DeadLetterLimits:
+    ttl = options.get("dead_letter_ttl")
+    # A time of less than a millisecond is not "without limit".
+    ttl_ms = None if ttl is None else max(1, round(ttl * 1000)) if ttl else 0
+    return DeadLetterLimits(options.get("dead_letter_limit"), options.get("dead_letter_bytes"), ttl_ms)
 
 
 def _prefix(given: Any) -> str | None:

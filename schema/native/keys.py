@@ -125,6 +125,14 @@ class QueueKeys:
         return self.base + b"moves"
 
     @property
+    def unreported(self) -> bytes:
+        """Sorted set: ids of dead tasks whose end no worker has reported, by the time, ms, from which one may claim them.
+
+        Scripts make its name of ``meta``.
+        """
+        return self.base + b"unreported"
+
+    @property
     def job_prefix(self) -> bytes:
         """What every job's hash begins with."""
         return self.base + b"job:"

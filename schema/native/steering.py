@@ -222,7 +222,7 @@ class Move:
         return arriving
 
 
-_OF_THE_WAY = frozenset({b"moved_to", b"moved_from", b"reason", b"error", b"score", b"consumer"})
+_OF_THE_WAY = frozenset({b"moved_to", b"moved_from", b"reason", b"error", b"score", b"consumer", b"last_consumer"})
 _OF_A_LIFE = frozenset({b"deliveries", b"delivered_at", b"expires_at", b"due_at"})
 
 

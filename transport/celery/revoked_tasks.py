@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from types import FrameType
 from typing import Any
 
@@ -18,7 +18,7 @@ from kombu.transport import base
 
 from ...schema.errors import MalformedValue
 from ...schema.native.scripts.results import Task
-from ..message import Message, content
+from ..message import Content, Message, content
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -58,7 +58,7 @@ def report_revoked(app: Any, removed: Sequence[Task], transport: base.Transport)
         return
     requests = [(task, _request(app, task)) for task in removed]
     try:
-        _send_events(app, [(_celery_task(app, request), task.task) for task, request in requests], transport)
+        _send_events(app, [(celery_task(app, request), task.task) for task, request in requests], transport)
     except Exception as error:  # noqa: BLE001 - see above
         logger.warning("monitors could not be told of %s revoked tasks: %s", len(removed), error)
     for task, request in requests:
@@ -85,12 +85,12 @@ def _report(app: Any, task_id: str, request: dict[str, Any]) -> None:
     from celery.app.task import Context
     from celery.signals import task_revoked
 
-    celery_task, context = _celery_task(app, request), Context(request)
-    celery_task.backend.mark_as_revoked(task_id, REASON, request=context)
-    task_revoked.send(celery_task, request=context, terminated=False, signum=None, expired=False)
+    task, context = celery_task(app, request), Context(request)
+    task.backend.mark_as_revoked(task_id, REASON, request=context)
+    task_revoked.send(task, request=context, terminated=False, signum=None, expired=False)
 
 
-def _celery_task(app: Any, request: dict[str, Any]) -> Any:
+def celery_task(app: Any, request: dict[str, Any]) -> Any:
     """The app's task, whose backend may be one of its own; one of that name where the app has only ever sent it."""
     name = request.get("task")
     known = app.tasks.get(name)
@@ -102,24 +102,41 @@ def _celery_task(app: Any, request: dict[str, Any]) -> Any:
 
 
 def _request(app: Any, task: Task) -> dict[str, Any]:
-    """What a worker's request holds: the headers, and the arguments, callbacks and chord that the body names."""
-    request: dict[str, Any] = {"id": task.task}
+    """What a worker's request holds: the headers, and the arguments, callbacks and chord that the body names.
+
+    Does not open pickle.
+    """
     if not task.message:
-        return request
+        return {"id": task.task}
     try:
-        message = Message(None, 0, content(task.id, "", {b"message": task.message}))
-        message.accept = prepare_accept_content(app.conf.accept_content) - {UNSAFE}
-        properties = message.properties
-        request |= message.headers | {
-            "properties": properties,
-            "reply_to": properties.get("reply_to"),
-            "correlation_id": properties.get("correlation_id"),
-            "delivery_info": message.delivery_info,
-        }
-        args, kwargs, embedded = message.payload
-        request |= {"args": args, "kwargs": kwargs, **(embedded or {})}
+        found = content(task.id, "", {b"message": task.message})
     except MalformedValue as error:
         logger.debug("the message of the removed task %s can't be read: %s", task.task, error)
+        return {"id": task.task}
+    return request_of(task.task, found, prepare_accept_content(app.conf.accept_content) - {UNSAFE})
+
+
+def request_of(task_id: str, found: Content, accept: Set[str]) -> dict[str, Any]:
+    """The fields of a worker's request for a task message. Without those of its body if that can't be read.
+
+    ``accept``: the content types that may be decoded.
+    """
+    message = Message(None, 0, found)
+    message.accept = accept
+    properties = message.properties
+    request: dict[str, Any] = message.headers | {
+        "id": task_id,
+        "properties": properties,
+        "reply_to": properties.get("reply_to"),
+        "correlation_id": properties.get("correlation_id"),
+        "delivery_info": message.delivery_info,
+    }
+    try:
+        match message.payload:
+            case dict() as task:  # task protocol 1
+                return {**request, **task}
+            case args, kwargs, embedded:
+                return {**request, "args": args, "kwargs": kwargs, **(embedded or {})}
     except Exception as error:  # noqa: BLE001 - decoders raise what they like
-        logger.warning("the body of the removed task %s can't be read, so a chord may wait for it: %s", task.task, error)
+        logger.warning("the body of task %s can't be read, so a chord may wait for it: %s", task_id, error)
     return request

@@ -20,6 +20,7 @@ from kombu.transport.base import StdChannel
 from kombu.utils.eventio import ERR, READ, poll
 
 from ...schema.errors import FerrymanError, MalformedValue
+from ..celery.ended_tasks import EndedTasks
 from ..channel import Channel, Consumer
 from ..connection.blocking_connection import BLOCK
 from ..connection.cluster_link import ClusterLink
@@ -73,6 +74,7 @@ class Poller:
         """The transport's own list, of all channels that are open."""
         self._watches: dict[str, Watch] = {}
         self._ready = PendingDeliveries()
+        self._ended_tasks = EndedTasks(session)
         self._turn = 0
         self._wakeups, self.fanout = self._new_waits()
         self._foreign_wakeups = self._new_foreign_wakeups()
@@ -170,6 +172,7 @@ class Poller:
                 for channel in list(self._channels):
                     channel.acks.flush()
                 self._dead_letters.poll()
+                self._ended_tasks.report()
             if self._ready:
                 self._ready.deliver_one()
                 return
@@ -224,6 +227,7 @@ class Poller:
     def _step(self) -> None:
         self._receive()
         self._dead_letters.poll()
+        self._ended_tasks.report()
         if self._yields():
             return
         self._fetch()
@@ -315,7 +319,7 @@ class Poller:
                 continue
             if watch.next_poll <= now:
                 watch.hot = True
-            if watch.hot:
+            if watch.hot and not self._ended_tasks.is_due(queue):
                 self._take_guarded(queue, watch)
 
     def _poll_together(self, now: float) -> None:
@@ -368,6 +372,8 @@ class Poller:
             if not taken.exists:
                 channel.topology.redeclare(queue)
                 continue
+            if taken.has_unreported and consumer.worker is not None:
+                self._ended_tasks.mark(queue, consumer.worker)
             watch.hot = len(taken.jobs) == room or taken.more
             quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._poll_interval(queue))
             watch.next_poll = time.monotonic() + quiet
@@ -412,7 +418,7 @@ class Poller:
             channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels
         ):
             times.append(BUSY_INTERVAL)
-        return min([*times, self._wakeups.poll_interval, self._dead_letters.seconds_left])
+        return min([*times, self._wakeups.poll_interval, self._dead_letters.seconds_left, self._ended_tasks.seconds_left])
 
     def _waits_for_a_process(self) -> bool:
         """Whether a worker has no process free for another system's jobs: nothing says when one is."""

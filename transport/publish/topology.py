@@ -58,7 +58,14 @@ class Topology:
             session.register(keys.queues(session.settings.prefix), queue)
         if FORWARDED in arguments:
             session.register(keys.forwarding(session.settings.prefix), queue)
-        declare = session.scripts.declare(queue, arguments, session.settings.priority_order, history=session.settings.history)
+        settings = session.settings
+        declare = session.scripts.declare(
+            queue,
+            arguments,
+            settings.priority_order,
+            history=settings.history,
+            dead_letter_limits=settings.dead_letter_limits,
+        )
         declared = session.link.run(declare)
         while declared.more:
             declared = evolve(session.link.run(declare), created=declared.created)

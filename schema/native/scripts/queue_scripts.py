@@ -42,6 +42,7 @@ from .results import (
     Size,
     Taken,
     Task,
+    UnreportedTasks,
     Verdict,
 )
 from .script_replies import result
@@ -58,6 +59,21 @@ MAX_PER_CALL = 1000
 
 #: Bytes of messages that one ``take`` gives.
 FETCH_BYTES = 4 << 20
+
+
+@frozen
+class DeadLetterLimits:
+    """How many dead letters a queue keeps, of how many bytes together, and for how long, ms.
+
+    0 is without limit. None leaves what the queue has: at first 10,000, 64 MiB and 30 days (``lua/_queue.lua``).
+    """
+
+    number: int | None = None
+    bytes: int | None = None
+    ttl_ms: int | None = None
+
+
+DEFAULT_DEAD_LETTER_LIMITS = DeadLetterLimits()
 
 
 @lru_cache(maxsize=4096)
@@ -88,6 +104,7 @@ class QueueScripts:
         priority_order: PriorityOrder | None = None,
         *,
         history: bool | None = None,
+        dead_letter_limits: DeadLetterLimits = DEFAULT_DEAD_LETTER_LIMITS,
         now: int | None = None,
     ) -> Call[Declared]:
         """Creates the queue if there is none, and sets its arguments; empty ``arguments`` leave those that stand.
@@ -96,13 +113,15 @@ class QueueScripts:
         ``meta``. ``priority_order`` None takes the order that stands, ``ascending`` for a new queue. A queue that lasts (one
         without ``x-expires``) also belongs in the set ``keys.queues(prefix)``, in another cluster slot: ``SADD`` it first.
         ``history``: whether rates, depths and times are kept from now on (False also forgets them); None: as it stands.
+        ``dead_letter_limits``: what the queue keeps of its dead letters from now on.
         Raises QueueArgumentsError for arguments that can't be honoured; and from the reply for a contradicting priority order,
         and for ``x-expires`` of a queue with jobs that was declared without.
         """
         order = ASCENDING if priority_order is None else check_order(priority_order)
         text, *settings = arguments_for_meta(queue, arguments)
         kept = "" if history is None else "on" if history else "off"
-        args = (order, "" if priority_order is None else 1, text, kept, *settings)
+        limits = map(optional, (dead_letter_limits.number, dead_letter_limits.bytes, dead_letter_limits.ttl_ms))
+        args = (order, "" if priority_order is None else 1, text, kept, *limits, *settings)
         return self._call("declare", queue, now, args, results.declared)
 
     def publish(
@@ -318,6 +337,14 @@ class QueueScripts:
         for dead_letter, has_arrived in dead_letters:
             args += (to_bytes(dead_letter.job.id), dead_letter.number, 1 if has_arrived else "")
         return self._call("forwarded", queue, now, args, int)
+
+    def claim_unreported(self, queue: str, claim_ms: int, *, limit: int = 100, now: int | None = None) -> Call[UnreportedTasks]:
+        """Claims dead tasks whose end no worker has reported, for ``claim_ms``; of large ones fewer. Then say ``reported``."""
+        return self._call("claim_unreported", queue, now, (_positive(limit), _positive(claim_ms)), results.unreported)
+
+    def reported(self, queue: str, ids: Iterable[str], *, now: int | None = None) -> Call[int]:
+        """Notes that the end of these dead tasks was reported. Gives how many of them were still to be reported."""
+        return self._call("reported", queue, now, tuple(map(to_bytes, ids)), int)
 
     # Housekeeping
 

@@ -42,6 +42,7 @@ COUNTERS = (
     "removed",
     "purged",
     "moved",
+    "dropped",
 )
 """The fields of a queue's meta that count its jobs since it was made, as the scripts write them."""
 
@@ -114,6 +115,7 @@ class Taken:
     consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
     do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
     ``forwards``: the queue has a dead letter exchange; ``has_dead_letters``: dead jobs wait to be forwarded there (``outbox``).
+    ``has_unreported``: dead tasks perhaps wait for a worker that reports their end (``claim_unreported``).
     ``unknown``: tasks of some jobs that were left for others, because the consumer does not know them (``live.ForeignFamily``).
     ``verdicts``: on the jobs that the call was to ack.
     """
@@ -126,6 +128,7 @@ class Taken:
     has_dead_letters: bool = False
     unknown: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    has_unreported: bool = False
 
     @property
     def more(self) -> bool:
@@ -154,6 +157,20 @@ class DeadLetterOutbox:
     now: int
     next_poll_ms: int
     dead_letters: tuple[DeadLetter, ...]
+
+
+@frozen
+class UnreportedTasks:
+    """Dead tasks that a worker has claimed to report their end.
+
+    ``again``: the ids of those that an earlier claim had, which has run out: perhaps they were reported. ``next_claim_ms``: when
+    there may be more to claim; None if none is left.
+    """
+
+    now: int
+    next_claim_ms: int | None
+    tasks: tuple[Delivery, ...]
+    again: frozenset[str]
 
 
 @frozen
@@ -283,10 +300,13 @@ def taken(reply: Any) -> Taken:
     status, acked, *found = reply
     if status == b"missing":
         return Taken(exists=False, now=0, next_event_ms=0, jobs=(), verdicts=verdicts(acked))
-    now, next_event, descending, forwards, *jobs = found
+    now, next_event, descending, notes, *jobs = found
     order = DESCENDING if descending else ASCENDING
     deliveries = tuple(_delivery(job, order) for job in jobs)
-    return Taken(True, now, next_event, deliveries, forwards > 0, forwards > 1, verdicts=verdicts(acked))
+    forwards = notes & 3
+    return Taken(
+        True, now, next_event, deliveries, forwards > 0, forwards > 1, verdicts=verdicts(acked), has_unreported=bool(notes & 4)
+    )
 
 
 def outbox(reply: Any) -> DeadLetterOutbox | None:
@@ -302,6 +322,13 @@ def dead_letters(reply: Any) -> tuple[DeadLetter, ...]:
     descending, *found = reply
     order = DESCENDING if descending else ASCENDING
     return tuple(_dead_letter(each, order) for each in found)
+
+
+def unreported(reply: Any) -> UnreportedTasks:
+    now, next_claim, descending, *found = reply
+    letters = [_dead_letter(each, DESCENDING if descending else ASCENDING) for each in found]
+    again = frozenset(letter.job.id for letter in letters if letter.number)
+    return UnreportedTasks(now, None if next_claim < 0 else next_claim, tuple(letter.job for letter in letters), again)
 
 
 def _name(raw: bytes) -> str:

@@ -37,6 +37,9 @@ local function end_jobs(now, ids, key)
   if key == WAITING then
     account(ids, -1)
   end
+  if key == DEAD then
+    account_dead(ids, -1)
+  end
   if queue.retention then
     local members = {}
     for _, id in ipairs(ids) do
@@ -51,9 +54,7 @@ local function end_jobs(now, ids, key)
     delete_jobs(ids)
   end
   if key == DEAD then
-    for _, id in ipairs(ids) do
-      remove_dead(id)
-    end
+    remove_dead(ids)
   else
     in_slices('ZREM', key, ids)
   end

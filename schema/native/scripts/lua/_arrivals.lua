@@ -53,6 +53,9 @@ local function drop_head(now, limit)
     append(dropped, head[1])
   end
   in_slices('ZREM', WAITING, dropped)
+  if queue.died then
+    trim_dead(now)
+  end
 end
 
 -- Whether a dead job may wait again. A queue that refuses what is beyond its greatest length refuses this one too.

@@ -36,6 +36,7 @@ local WAITS, RUNS = 0, LAST_BUCKET + 2
 local COUNTERS = {
   'published', 'deduplicated', 'delivered', 'redelivered', 'acked', 'cancelled', 'requeued', 'released', 'reclaimed', 'expired',
   'maxlen', 'broken', 'dead', 'forwarded', 'revived', 'removed', 'purged', 'moved',
+  'dropped',
 }
 
 local function has_history()
@@ -190,4 +191,5 @@ local function sample(now)
   end
   attempt('PEXPIRE', HISTORY, HISTORY_LIFE)
   set_meta('next_sample', string.format('%.0f', now - now % MINUTE + MINUTE))
+  queue.sampled = true
 end

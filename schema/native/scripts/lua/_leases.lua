@@ -32,7 +32,7 @@ local function return_held(consumer, limit)
 end
 
 -- Moves one job that a consumer holds back to waiting, where it was. The consumer said so, hence a later ack must not cancel it
--- (ack.lua). Returns whether it did hold it.
+-- (ack.lua): the job keeps its name under another field. Returns whether it did hold it.
 local function return_job(consumer, id)
   local score = call('ZSCORE', HELD .. consumer, id)
   if not score then
@@ -41,6 +41,7 @@ local function return_job(consumer, id)
   call('ZADD', WAITING, score, id)
   account({id}, 1)
   renew_arrivals({id})
+  attempt('HSET', JOB .. id, 'last_consumer', consumer)
   attempt('HDEL', JOB .. id, 'consumer')
   call('ZREM', HELD .. consumer, id)
   return true

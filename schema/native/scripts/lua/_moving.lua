@@ -12,7 +12,7 @@ local function switch_to(keys, settings)
   META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(keys, 1, 9)
   JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(keys, 10, 14)
   local base = string.sub(META, 1, -5)
-  MOVES, TIMES, HISTORY = base .. 'moves', base .. 'times', base .. 'history'
+  MOVES, UNREPORTED, TIMES, HISTORY = base .. 'moves', base .. 'unreported', base .. 'times', base .. 'history'
   queue = settings
 end
 
@@ -116,12 +116,15 @@ local function bring(now, target, role, place)
   end)
   if role == 'waiting' then
     account(ids, -1)
+  elseif role == 'dead' then
+    account_dead(ids, -1)
   end
   delete_jobs(ids)
   if role == 'dead' then
-    in_slices('ZREM', OUTBOX, ids)
+    remove_dead(ids)
+  else
+    in_slices('ZREM', place, ids)
   end
-  in_slices('ZREM', place, ids)
   for _, id in ipairs(twins) do
     send_away(now, id, role, place, target.name)
   end

@@ -10,10 +10,12 @@
 -- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
 -- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows
 --          moves      zset    dead ids that are on the way to another queue (move.lua), by a number that only grows; named after meta
+--          unreported zset    dead ids of Celery tasks whose end no worker has reported yet, by the time, ms, from which a worker may
+--                             claim them (claim_unreported.lua); named after meta
 -- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
---                    published_at, due_at, expires_at; score (that in waiting) once it has left waiting and held for another
---                    key; reason and error while dead; unique, the dedup key that it holds until it ends. Fields that no script
---                    names are left alone.
+--                    last_consumer (the holder that gave the job back), published_at, due_at, expires_at; score (that in waiting)
+--                    once it has left waiting and held for another key; reason and error while dead; unique, the dedup key that
+--                    it holds until it ends. Fields that no script names are left alone.
 -- KEYS[11] held:     prefix of the consumers' zsets: id by its score in waiting, so that going back needs no look at the hash
 -- KEYS[12] needs:    prefix of sets: the ids that a blocked job still waits for
 -- KEYS[13] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
@@ -26,6 +28,7 @@
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
 local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
 local MOVES = string.sub(META, 1, -5) .. 'moves'
+local UNREPORTED = string.sub(META, 1, -5) .. 'unreported'
 
 local SCHEMA = 1
 -- What lies between the scores of two ranks in waiting.
@@ -49,11 +52,12 @@ local MAX_RENEWALS = 5000
 -- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
 -- the account of the bytes is not complete (continue_accounting), `renewing` while TTLs are renewed (continue_ttl_renewal),
 -- `unblocking` while jobs are let go on (unblock), `paused` (when, ms) while nothing is to be taken (pause.lua), `history` is 'off'
--- where none is kept, `next_sample` when the next slot of it is closed, ms (_history.lua).
+-- where none is kept, `next_sample` when the next slot of it is closed, ms (_history.lua), `unreported` is set while that key may
+-- have members.
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
   'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique', 'weighed', 'renewing',
-  'unblocking', 'paused', 'history', 'next_sample',
+  'unblocking', 'paused', 'history', 'next_sample', 'unreported',
 }
 local queue = {}
 
@@ -285,6 +289,7 @@ local function renew_ttls(now)
     call('PEXPIRE', KEYS[key], expires)
   end
   call('PEXPIRE', MOVES, expires)
+  call('PEXPIRE', UNREPORTED, expires)
   each_held(function(key) call('PEXPIRE', key, expires) end)
   return horizon - now
 end
@@ -387,15 +392,56 @@ local function has_dead_letters()
   return queue.dead_letter_exchange and call('EXISTS', OUTBOX) == 1
 end
 
--- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was.
+-- The reasons for which the broker ends a Celery task without the worker: no worker has reported the end. (A worker that rejects a
+-- message knows what it does.)
+local ENDED_BY_BROKER = {expired = true, maxlen = true, delivery_limit = true, failed = true}
+
+-- Whether a job is perhaps a Celery task. The worker that reports its end reads the message again.
+local function may_be_task(id)
+  local bytes = attempt('HSTRLEN', JOB .. id, 'message') or 0
+  if bytes == 0 then
+    return attempt('HEXISTS', JOB .. id, 'name') == 1
+  end
+  return bytes > SMALL_MESSAGE or string.find(call('HGET', JOB .. id, 'message'), '"task"', 1, true) ~= nil
+end
+
+-- Notes that a worker has to report the end of a dead job, if it is a task that the broker has ended, and wakes an idle one.
+local function require_report(id, reason)
+  if ENDED_BY_BROKER[reason] and may_be_task(id) then
+    call('ZADD', UNREPORTED, 0, id)
+    if not queue.unreported then
+      set_meta('unreported', '1')
+    end
+    wake()
+  end
+end
+
+-- Keeps account of the bytes of dead jobs in meta `dead_bytes`: called with the ids that come to dead (1) or leave it (-1), while
+-- their hashes are there.
+local function account_dead(ids, sign)
+  local bytes = 0
+  for _, id in ipairs(ids) do
+    bytes = bytes + size_of(id)
+  end
+  if bytes > 0 and call('HINCRBY', META, 'dead_bytes', sign * bytes) < 0 then
+    call('HSET', META, 'dead_bytes', 0) -- jobs that had died before there was this account
+  end
+end
+
+-- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was. A task that goes to a dead letter
+-- exchange has not ended: a worker may take it from there.
 local function dead_letter(now, id, score, reason, text)
   call('ZADD', DEAD, now, id)
   attempt('HSET', JOB .. id, 'score', score, 'reason', reason, 'error', text)
+  account_dead({id}, 1)
+  queue.died = (queue.died or 0) + 1
   if queue.unique then
     release_unique(id)
   end
   if queue.dead_letter_exchange then
     add_to_outgoing(OUTBOX, now, id)
+  else
+    require_report(id, reason)
   end
   renew_arrivals({id})
   if queue.expires then
@@ -424,11 +470,11 @@ local function dead_letter_reply(id, number, time)
   return {id, number, string.format('%.0f', waiting_score_of(id)), time, deliveries, attempt('HGETALL', JOB .. id) or {}}
 end
 
--- Takes a job out of dead, out of the outbox and out of the moves.
-local function remove_dead(id)
-  call('ZREM', OUTBOX, id)
-  call('ZREM', MOVES, id)
-  return call('ZREM', DEAD, id)
+-- Takes jobs out of dead and out of the keys that say what is still to be done with them. Call account_dead before.
+local function remove_dead(ids)
+  for _, key in ipairs({OUTBOX, MOVES, UNREPORTED, DEAD}) do
+    in_slices('ZREM', key, ids)
+  end
 end
 
 -- Whether a dead job is on the way to another queue, and may be there already.
@@ -456,18 +502,21 @@ local function revive(id)
     hold_unique_again(id)
   end
   renew_arrivals({id})
-  call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
-  remove_dead(id)
+  call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'last_consumer', 'expires_at')
+  account_dead({id}, -1)
+  remove_dead({id})
 end
 
 -- Deletes a job from the zset in which it stands.
 local function remove_from(place, id)
   if place == WAITING then
     account({id}, -1)
+  elseif place == DEAD then
+    account_dead({id}, -1)
   end
   delete_jobs({id})
   if place == DEAD then
-    remove_dead(id)
+    remove_dead({id})
   else
     call('ZREM', place, id)
   end
@@ -513,11 +562,11 @@ local function rank(priority)
 end
 
 -- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of
--- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was. Returns
--- how many bytes that has freed.
+-- events, of replies) keeps only tasks, whose end is reported: no operator reads its dead letters. The caller removes it from where
+-- it was. Returns how many bytes that has freed.
 local function discard(now, id, score, reason, text)
   count(reason, 1)
-  if queue.expires and not queue.dead_letter_exchange then
+  if queue.expires and not queue.dead_letter_exchange and not may_be_task(id) then
     local freed = size_of(id)
     delete_jobs({id})
     return freed
@@ -545,12 +594,92 @@ local function clear(key, limit)
   local some = freeable(ids)
   if key == WAITING then
     account(some, -1)
+  elseif key == DEAD then
+    account_dead(some, -1)
   end
   delete_jobs(some)
   if key == DEAD then
-    in_slices('ZREM', OUTBOX, some)
-    in_slices('ZREM', MOVES, some)
+    remove_dead(some)
+  else
+    in_slices('ZREM', key, some)
   end
-  in_slices('ZREM', key, some)
   return #some, #some == limit or #some < #ids
+end
+
+-- How many dead letters a queue keeps, how many bytes of messages they have together, and for how long, ms, where meta `dead_limit`,
+-- `dead_max_bytes` and `dead_ttl` (declare.lua) do not say; 0 there: without limit.
+local MOST_DEAD, MOST_DEAD_BYTES, DEAD_LIFE = 10000, 64 * 1024 * 1024, 30 * 86400 * 1000
+
+-- How many more dead letters one call looks at than have died in it, to find those that it drops.
+local DEAD_WINDOW = 100
+
+-- The limits of dead as a queue has them: number, bytes, and the time before which a job must have died to be too old.
+local function dead_limits(now)
+  local found = call('HMGET', META, 'dead_limit', 'dead_max_bytes', 'dead_ttl')
+  local function limit(at, usual)
+    local given = tonumber(found[at] or nil) or usual
+    return given > 0 and given or math.huge
+  end
+  return limit(1, MOST_DEAD), limit(2, MOST_DEAD_BYTES), now - limit(3, DEAD_LIFE)
+end
+
+-- The bytes of dead by the account. Of few jobs they are counted anew: a repair may have removed some.
+local function recounted(number)
+  if number > MAX_PER_CALL then
+    return tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
+  end
+  call('HSET', META, 'dead_bytes', 0)
+  account_dead(call('ZRANGE', DEAD, 0, -1), 1)
+  return tonumber(call('HGET', META, 'dead_bytes'))
+end
+
+-- Drops dead letters beyond the limits: of the oldest ones first those that have expired or made room, then the others. Those that
+-- are on the way to an exchange or a queue stay, and those whose end is to be reported, unless dead has twice its limits. What is
+-- dropped is counted (`dropped`).
+local function trim_dead(now)
+  local most, most_bytes, too_old = dead_limits(now)
+  local number, bytes = call('ZCARD', DEAD), tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
+  if bytes > most_bytes then
+    bytes = recounted(number)
+  end
+  if number <= most and bytes <= most_bytes and lowest_score(DEAD) >= too_old then
+    return
+  end
+  local heads = call('ZRANGE', DEAD, 0, (queue.died or 0) + DEAD_WINDOW - 1, 'WITHSCORES')
+  local dropped, is_dropped, freed = {}, {}, 0
+
+  local function is_kept(id)
+    return call('ZSCORE', OUTBOX, id) or call('ZSCORE', MOVES, id)
+      or call('ZSCORE', UNREPORTED, id) and number <= 2 * most and bytes <= 2 * most_bytes
+  end
+
+  local function drop(is_chosen)
+    for i = 1, #heads, 2 do
+      local id = heads[i]
+      if freed > MAX_FREED_BYTES then
+        return
+      end
+      if not is_dropped[id] and is_chosen(id, tonumber(heads[i + 1])) and not is_kept(id) then
+        local size = size_of(id)
+        append(dropped, id)
+        is_dropped[id] = true
+        number, bytes, freed = number - 1, bytes - size, freed + size
+      end
+    end
+  end
+
+  local function is_beyond()
+    return number > most or bytes > most_bytes
+  end
+
+  drop(function(_, died_at) return died_at < too_old end)
+  drop(function(id)
+    local reason = is_beyond() and attempt('HGET', JOB .. id, 'reason')
+    return reason == 'expired' or reason == 'maxlen'
+  end)
+  drop(is_beyond)
+  account_dead(dropped, -1)
+  delete_jobs(dropped)
+  remove_dead(dropped)
+  count('dropped', #dropped)
 end

@@ -207,6 +207,7 @@ local function send_away(now, id, role, place, target)
   if role == 'dead' then
     call('HSET', JOB .. id, 'moved_to', target, 'moved_from', role)
     call('ZREM', OUTBOX, id)
+    call('ZREM', UNREPORTED, id)
     return 'done'
   end
   if role == 'waiting' then
@@ -214,6 +215,7 @@ local function send_away(now, id, role, place, target)
   end
   local field = role == 'waiting' and 'score' or 'due_at'
   call('ZADD', DEAD, now, id)
+  account_dead({id}, 1)
   call('HSET', JOB .. id, field, call('ZSCORE', place, id), 'moved_to', target, 'moved_from', role,
     'reason', 'moved', 'error', 'on the way to queue ' .. target)
   if queue.unique then

@@ -8,7 +8,10 @@
 -- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
 -- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
 -- ARGV[5]   'on' or 'off': whether history is kept (_history.lua); '' as it stands
--- ARGV[6…]  for each setting two values: name, and value or '' to remove it
+-- ARGV[6]   how many dead letters the queue keeps, 0 without limit, '' as it stands (_queue.lua, trim_dead)
+-- ARGV[7]   how many bytes of messages they may have, likewise
+-- ARGV[8]   for how many ms they are kept, likewise
+-- ARGV[9…]  for each setting two values: name, and value or '' to remove it
 -- Result    {1 if created, waiting and due, consumers with a lease, routes, 1 if the jobs of a queue that is temporary no more still
 --           have TTLs: declare it again}
 
@@ -21,6 +24,7 @@ local function last_for_ever()
     persist(KEYS[key])
   end
   persist(MOVES)
+  persist(UNREPORTED)
   each_held(persist)
   call('HDEL', META, 'horizon')
   begin_ttl_renewal() -- finish() goes on with it
@@ -36,7 +40,7 @@ end
 
 -- Whether this declaration says of a setting that the queue is to have it.
 local function gives(name)
-  for i = 6, #ARGV, 2 do
+  for i = 9, #ARGV, 2 do
     if ARGV[i] == name then
       return ARGV[i + 1] ~= ''
     end
@@ -70,7 +74,7 @@ return reply_of(function()
   if ARGV[4] ~= '' then
     local temporary, had_account = queue.expires, queue.max_bytes
     call('HSET', META, 'arguments', ARGV[4])
-    for i = 6, #ARGV, 2 do
+    for i = 9, #ARGV, 2 do
       set(ARGV[i], ARGV[i + 1])
     end
     if queue.max_bytes and not had_account then
@@ -90,6 +94,11 @@ return reply_of(function()
   elseif ARGV[5] == 'on' and queue.history then
     set_meta('history', nil)
     set_meta('next_sample', '0')
+  end
+  for i, name in ipairs({'dead_limit', 'dead_max_bytes', 'dead_ttl'}) do
+    if ARGV[5 + i] ~= '' then
+      call('HSET', META, name, ARGV[5 + i])
+    end
   end
   sample(now)
   finish(now)

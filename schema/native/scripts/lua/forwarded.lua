@@ -1,4 +1,5 @@
--- Takes jobs out of the outbox: those that queues of the dead letter exchange have taken end here, the others stay dead.
+-- Takes jobs out of the outbox: those that queues of the dead letter exchange have taken end here, the others stay dead. A worker has
+-- to report the end of a task that stays.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -12,18 +13,25 @@ return reply_of(function()
   open_queue()
   first_write()
   sample(now)
-  local ended, forwarded = {}, 0
+  local ended, stays = {}, false
   for i = 2, #ARGV, 3 do
     local id, number = ARGV[i], call('ZSCORE', OUTBOX, ARGV[i])
     if number and tonumber(number) == tonumber(ARGV[i + 1]) then
       if ARGV[i + 2] == '1' then
         append(ended, id)
-        forwarded = forwarded + call('ZREM', DEAD, id)
+      else
+        stays = true
+        require_report(id, attempt('HGET', JOB .. id, 'reason') or nil)
+        call('ZREM', OUTBOX, id)
       end
-      call('ZREM', OUTBOX, id)
     end
   end
+  account_dead(ended, -1)
   delete_jobs(ended)
-  count('forwarded', forwarded)
-  return forwarded
+  remove_dead(ended)
+  count('forwarded', #ended)
+  if stays then
+    trim_dead(now)
+  end
+  return #ended
 end)

@@ -19,10 +19,9 @@ return reply_of(function()
       append(ended, ARGV[i])
     end
   end
+  account_dead(ended, -1)
   delete_jobs(ended)
-  for _, key in ipairs({OUTBOX, MOVES, DEAD}) do
-    in_slices('ZREM', key, ended)
-  end
+  remove_dead(ended)
   count('moved', #ended)
   finish(now)
   return #ended

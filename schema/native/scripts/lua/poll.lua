@@ -17,8 +17,9 @@ local function lowest_score(key)
 end
 
 local function poll(now, meta, waiting, scheduled, consumers, held)
-  local schema, expires, exchange, paused = unpack(call('HMGET', meta, 'schema', 'expires', 'dead_letter_exchange', 'paused'))
-  if schema ~= '1' or expires or exchange or not call('ZSCORE', consumers, consumer) then
+  local schema, expires, exchange, paused, unreported =
+    unpack(call('HMGET', meta, 'schema', 'expires', 'dead_letter_exchange', 'paused', 'unreported'))
+  if schema ~= '1' or expires or exchange or unreported or not call('ZSCORE', consumers, consumer) then
     return 0
   end
   if not paused and call('EXISTS', waiting) == 1 then

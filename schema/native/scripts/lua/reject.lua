@@ -22,6 +22,7 @@ return reply_of(function()
   observe(RUNS, {run_time(now, id)})
   dead_letter(now, id, score, ARGV[4], ARGV[5])
   call('ZREM', HELD .. consumer, id)
+  trim_dead(now)
   finish(now)
   return 1
 end)

@@ -46,7 +46,7 @@ local TERMS = {'published_at', 'reason', 'error', 'moved_to'}
 local CONTENTS = {'published_at', 'reason', 'error', 'moved_to', 'message', 'payload', 'name'}
 local KNOWN = {
   'published_at', 'reason', 'error', 'moved_to', 'message', 'payload', 'name', 'due_at', 'expires_at', 'deliveries', 'delivered_at',
-  'score', 'consumer', 'unique',
+  'score', 'consumer', 'last_consumer', 'unique',
 }
 
 local bytes = 0

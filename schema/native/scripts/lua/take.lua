@@ -10,9 +10,9 @@
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
 -- ARGV[7]   bytes of messages that the reply may have
 -- ARGV[8…]  ids of jobs to ack, as ack.lua does
--- Result    {'missing', verdicts}, or {'taken', verdicts, now, next event ms, 1 if the order is descending, 1 if the queue has a dead
---           letter exchange or 2 if dead jobs wait to be forwarded there, and for each job {id, score, deliveries,
---           {field, value, …}}}; the next event is now if there is more to take. The verdicts are those on the acks, see _acks.lua
+-- Result    {'missing', verdicts}, or {'taken', verdicts, now, next event ms, 1 if the order is descending, notes, and for each job {id,
+--           score, deliveries, {field, value, …}}}; the notes are the sum of 1 if the queue has a dead letter exchange or 2 if dead
+--           jobs wait to be forwarded there, and 4 if ends of tasks are perhaps to be reported (claim_unreported.lua); the next event is now if there is more to take. The verdicts are those on the acks, see _acks.lua
 --
 -- A message of more bytes than the reply may have comes alone, and without its message: the consumer holds the job, also one that
 -- would be acked by being taken, and reads the message with HMGET, which costs the server a fifth (and then acks the job).
@@ -26,7 +26,7 @@ local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), MAX_PE
 local no_ack = ARGV[5] == '1'
 
 -- What says whether a job may be delivered.
-local TERMS = {'expires_at', 'deliveries', 'consumer', 'published_at', 'due_at'}
+local TERMS = {'expires_at', 'deliveries', 'consumer', 'last_consumer', 'published_at', 'due_at'}
 
 local function map_of(fields)
   local map = {}
@@ -109,7 +109,7 @@ local function select_jobs(now)
         append(refused, id)
       elseif (tonumber(terms.deliveries) or 0) >= limit then
         account({id}, -1)
-        local last = terms.consumer or 'nobody'
+        local last = terms.consumer or terms.last_consumer or 'an unknown consumer'
         dead_letter(now, id, score, 'delivery_limit', 'delivered ' .. terms.deliveries .. ' times, last to ' .. last)
         append(refused, id)
       else
@@ -199,6 +199,9 @@ return reply_of(function()
     renew_lease(CONSUMERS, HELD .. consumer, consumer, now, lease)
   end
   in_slices('ZREM', WAITING, refused)
+  if queue.died or queue.sampled then
+    trim_dead(now)
+  end
   if not finish(now) and room > 0 then
     if #chosen == room and next_due < math.huge then
       wake() -- this consumer is full and may stop looking: another one must know when the next job is due
@@ -207,8 +210,9 @@ return reply_of(function()
     end
   end
   local forwards = has_dead_letters() and 2 or queue.dead_letter_exchange and 1 or 0
+  local notes = forwards + (queue.unreported and 4 or 0)
   local event = (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due, leases)
-  local taken = {'taken', verdicts, now, event, queue.priority_order == 'descending' and 1 or 0, forwards}
+  local taken = {'taken', verdicts, now, event, queue.priority_order == 'descending' and 1 or 0, notes}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end
