@@ -125,6 +125,14 @@ class QueueKeys:
         return self.base + b"moves"
 
     @property
+    def letters(self) -> bytes:
+        """Sorted set: ids of dead jobs that count for the limits of dead letters, by the time they were given up, ms.
+
+        Migrated dead jobs do not count. Scripts make its name of ``meta``.
+        """
+        return self.base + b"letters"
+
+    @property
     def unreported(self) -> bytes:
         """Sorted set: ids of dead tasks whose end no worker has reported, by the time, ms, from which one may claim them.
 

@@ -28,6 +28,7 @@ PATTERNS = (
     _of_queue("blocked", "blocked", "set"),
     _of_queue("outbox", "outbox", "zset"),
     _of_queue("moves", "moves", "zset"),
+    _of_queue("letters", "letters", "zset"),
     _of_queue("unreported", "unreported", "zset"),
     _of_queue("record", "job:<id>", "hash"),
     _of_queue("held", "held:<consumer>", "zset"),

@@ -33,7 +33,7 @@ from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequenc
 KINDS = {
     "record": FactKind.RECORD,
     **dict.fromkeys(JOB_ROLES, FactKind.PLACE),
-    **dict.fromkeys(("needs", "unblocks", "tag", "outbox", "moves", "unreported"), FactKind.NOTE),
+    **dict.fromkeys(("needs", "unblocks", "tag", "outbox", "moves", "letters", "unreported"), FactKind.NOTE),
     **dict.fromkeys(("times", "history", "slots"), FactKind.COUNTER),
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
     **dict.fromkeys(("exchange", "fanout", "cursors", "unroutable"), FactKind.REGISTRY),
@@ -67,7 +67,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
                 yield about_job(to_text(member), member=member, score=score, index=index, label=named.get("consumer"))
-        case "outbox" | "moves" | "unreported":
+        case "outbox" | "moves" | "letters" | "unreported":
             for member, score in entry.value:
                 yield about_job(to_text(member), member=member, score=score)
         case "unique":

@@ -12,7 +12,8 @@ local function switch_to(keys, settings)
   META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(keys, 1, 9)
   JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(keys, 10, 14)
   local base = string.sub(META, 1, -5)
-  MOVES, UNREPORTED, TIMES, HISTORY = base .. 'moves', base .. 'unreported', base .. 'times', base .. 'history'
+  MOVES, LETTERS, UNREPORTED = base .. 'moves', base .. 'letters', base .. 'unreported'
+  TIMES, HISTORY = base .. 'times', base .. 'history'
   queue = settings
 end
 

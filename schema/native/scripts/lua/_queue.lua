@@ -10,6 +10,8 @@
 -- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
 -- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows
 --          moves      zset    dead ids that are on the way to another queue (move.lua), by a number that only grows; named after meta
+--          letters    zset    dead ids that the scripts have given up, by the time, ms: those that count for the limits of dead letters
+--                             (trim_dead). Migrated dead jobs are not among them; named after meta
 --          unreported zset    dead ids of Celery tasks whose end no worker has reported yet, by the time, ms, from which a worker may
 --                             claim them (claim_unreported.lua); named after meta
 -- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
@@ -28,6 +30,7 @@
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
 local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
 local MOVES = string.sub(META, 1, -5) .. 'moves'
+local LETTERS = string.sub(META, 1, -5) .. 'letters'
 local UNREPORTED = string.sub(META, 1, -5) .. 'unreported'
 
 local SCHEMA = 1
@@ -289,6 +292,7 @@ local function renew_ttls(now)
     call('PEXPIRE', KEYS[key], expires)
   end
   call('PEXPIRE', MOVES, expires)
+  call('PEXPIRE', LETTERS, expires)
   call('PEXPIRE', UNREPORTED, expires)
   each_held(function(key) call('PEXPIRE', key, expires) end)
   return horizon - now
@@ -416,15 +420,15 @@ local function require_report(id, reason)
   end
 end
 
--- Keeps account of the bytes of dead jobs in meta `dead_bytes`: called with the ids that come to dead (1) or leave it (-1), while
--- their hashes are there.
+-- Keeps account of the bytes of dead letters in meta `dead_bytes`: called with ids of dead jobs that stand in LETTERS from now on (1)
+-- or as long as they do (-1), while their hashes are there.
 local function account_dead(ids, sign)
   local bytes = 0
   for _, id in ipairs(ids) do
-    bytes = bytes + size_of(id)
+    bytes = bytes + (call('ZSCORE', LETTERS, id) and size_of(id) or 0)
   end
   if bytes > 0 and call('HINCRBY', META, 'dead_bytes', sign * bytes) < 0 then
-    call('HSET', META, 'dead_bytes', 0) -- jobs that had died before there was this account
+    call('HSET', META, 'dead_bytes', 0)
   end
 end
 
@@ -433,6 +437,7 @@ end
 local function dead_letter(now, id, score, reason, text)
   call('ZADD', DEAD, now, id)
   attempt('HSET', JOB .. id, 'score', score, 'reason', reason, 'error', text)
+  call('ZADD', LETTERS, now, id)
   account_dead({id}, 1)
   queue.died = (queue.died or 0) + 1
   if queue.unique then
@@ -472,7 +477,7 @@ end
 
 -- Takes jobs out of dead and out of the keys that say what is still to be done with them. Call account_dead before.
 local function remove_dead(ids)
-  for _, key in ipairs({OUTBOX, MOVES, UNREPORTED, DEAD}) do
+  for _, key in ipairs({OUTBOX, MOVES, UNREPORTED, LETTERS, DEAD}) do
     in_slices('ZREM', key, ids)
   end
 end
@@ -623,30 +628,40 @@ local function dead_limits(now)
   return limit(1, MOST_DEAD), limit(2, MOST_DEAD_BYTES), now - limit(3, DEAD_LIFE)
 end
 
--- The bytes of dead by the account. Of few jobs they are counted anew: a repair may have removed some.
+-- The bytes of dead letters by the account. Of few they are counted anew: a repair may have removed some.
 local function recounted(number)
   if number > MAX_PER_CALL then
     return tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
   end
   call('HSET', META, 'dead_bytes', 0)
-  account_dead(call('ZRANGE', DEAD, 0, -1), 1)
+  account_dead(call('ZRANGE', LETTERS, 0, -1), 1)
   return tonumber(call('HGET', META, 'dead_bytes'))
 end
 
 -- Drops dead letters beyond the limits: of the oldest ones first those that have expired or made room, then the others. Those that
--- are on the way to an exchange or a queue stay, and those whose end is to be reported, unless dead has twice its limits. What is
--- dropped is counted (`dropped`).
+-- are on the way to an exchange or a queue stay, and those whose end is to be reported, unless there are twice as many as allowed.
+-- What is dropped is counted (`dropped`).
 local function trim_dead(now)
   local most, most_bytes, too_old = dead_limits(now)
-  local number, bytes = call('ZCARD', DEAD), tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
+  local number, bytes = call('ZCARD', LETTERS), tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
   if bytes > most_bytes then
     bytes = recounted(number)
   end
-  if number <= most and bytes <= most_bytes and lowest_score(DEAD) >= too_old then
+  if number <= most and bytes <= most_bytes and lowest_score(LETTERS) >= too_old then
     return
   end
-  local heads = call('ZRANGE', DEAD, 0, (queue.died or 0) + DEAD_WINDOW - 1, 'WITHSCORES')
+  local heads = call('ZRANGE', LETTERS, 0, (queue.died or 0) + DEAD_WINDOW - 1, 'WITHSCORES')
   local dropped, is_dropped, freed = {}, {}, 0
+
+  -- What has left dead without these scripts, which an older version or a repair does, is no letter any more.
+  for i = 1, #heads, 2 do
+    if not call('ZSCORE', DEAD, heads[i]) then
+      account_dead({heads[i]}, -1)
+      call('ZREM', LETTERS, heads[i])
+      is_dropped[heads[i]] = true
+      number = number - 1
+    end
+  end
 
   local function is_kept(id)
     return call('ZSCORE', OUTBOX, id) or call('ZSCORE', MOVES, id)

@@ -215,7 +215,6 @@ local function send_away(now, id, role, place, target)
   end
   local field = role == 'waiting' and 'score' or 'due_at'
   call('ZADD', DEAD, now, id)
-  account_dead({id}, 1)
   call('HSET', JOB .. id, field, call('ZSCORE', place, id), 'moved_to', target, 'moved_from', role,
     'reason', 'moved', 'error', 'on the way to queue ' .. target)
   if queue.unique then

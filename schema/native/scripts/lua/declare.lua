@@ -24,6 +24,7 @@ local function last_for_ever()
     persist(KEYS[key])
   end
   persist(MOVES)
+  persist(LETTERS)
   persist(UNREPORTED)
   each_held(persist)
   call('HDEL', META, 'horizon')

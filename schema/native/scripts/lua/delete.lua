@@ -65,6 +65,6 @@ return reply_of(function()
     return {'deleted', deleted, 1}
   end
   forget_history()
-  call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, OUTBOX, MOVES, UNREPORTED)
+  call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, OUTBOX, MOVES, LETTERS, UNREPORTED)
   return {'deleted', deleted, 0}
 end)
