@@ -29,9 +29,8 @@
 
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
 local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
-local MOVES = string.sub(META, 1, -5) .. 'moves'
-local LETTERS = string.sub(META, 1, -5) .. 'letters'
-local UNREPORTED = string.sub(META, 1, -5) .. 'unreported'
+local BASE = string.sub(META, 1, -5)
+local MOVES, LETTERS, UNREPORTED = BASE .. 'moves', BASE .. 'letters', BASE .. 'unreported'
 
 local SCHEMA = 1
 -- What lies between the scores of two ranks in waiting.
@@ -396,10 +395,6 @@ local function has_dead_letters()
   return queue.dead_letter_exchange and call('EXISTS', OUTBOX) == 1
 end
 
--- The reasons for which the broker ends a Celery task without the worker: no worker has reported the end. (A worker that rejects a
--- message knows what it does.)
-local ENDED_BY_BROKER = {expired = true, maxlen = true, delivery_limit = true, failed = true}
-
 -- Whether a job is perhaps a Celery task. The worker that reports its end reads the message again.
 local function may_be_task(id)
   local bytes = attempt('HSTRLEN', JOB .. id, 'message') or 0
@@ -409,9 +404,11 @@ local function may_be_task(id)
   return bytes > SMALL_MESSAGE or string.find(call('HGET', JOB .. id, 'message'), '"task"', 1, true) ~= nil
 end
 
--- Notes that a worker has to report the end of a dead job, if it is a task that the broker has ended, and wakes an idle one.
+-- Notes that a worker has to report the end of a dead job, if it is a task that the broker has ended, and wakes an idle one. (A worker
+-- that rejects a message knows what it does.)
 local function require_report(id, reason)
-  if ENDED_BY_BROKER[reason] and may_be_task(id) then
+  local is_brokers = reason == 'expired' or reason == 'maxlen' or reason == 'delivery_limit' or reason == 'failed'
+  if is_brokers and may_be_task(id) then
     call('ZADD', UNREPORTED, 0, id)
     if not queue.unreported then
       set_meta('unreported', '1')
@@ -611,46 +608,29 @@ local function clear(key, limit)
   return #some, #some == limit or #some < #ids
 end
 
--- How many dead letters a queue keeps, how many bytes of messages they have together, and for how long, ms, where meta `dead_limit`,
--- `dead_max_bytes` and `dead_ttl` (declare.lua) do not say; 0 there: without limit.
-local MOST_DEAD, MOST_DEAD_BYTES, DEAD_LIFE = 10000, 64 * 1024 * 1024, 30 * 86400 * 1000
-
--- How many more dead letters one call looks at than have died in it, to find those that it drops.
-local DEAD_WINDOW = 100
-
--- The limits of dead as a queue has them: number, bytes, and the time before which a job must have died to be too old.
-local function dead_limits(now)
-  local found = call('HMGET', META, 'dead_limit', 'dead_max_bytes', 'dead_ttl')
-  local function limit(at, usual)
-    local given = tonumber(found[at] or nil) or usual
-    return given > 0 and given or math.huge
-  end
-  return limit(1, MOST_DEAD), limit(2, MOST_DEAD_BYTES), now - limit(3, DEAD_LIFE)
-end
-
--- The bytes of dead letters by the account. Of few they are counted anew: a repair may have removed some.
-local function recounted(number)
-  if number > MAX_PER_CALL then
-    return tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
-  end
-  call('HSET', META, 'dead_bytes', 0)
-  account_dead(call('ZRANGE', LETTERS, 0, -1), 1)
-  return tonumber(call('HGET', META, 'dead_bytes'))
-end
-
 -- Drops dead letters beyond the limits: of the oldest ones first those that have expired or made room, then the others. Those that
 -- are on the way to an exchange or a queue stay, and those whose end is to be reported, unless there are twice as many as allowed.
--- What is dropped is counted (`dropped`).
+-- What is dropped is counted (`dropped`). The limits are in meta (declare.lua); 0 there is without limit.
 local function trim_dead(now)
-  local most, most_bytes, too_old = dead_limits(now)
+  local limits = call('HMGET', META, 'dead_limit', 'dead_max_bytes', 'dead_ttl')
+
+  local function limit(at, usual)
+    local given = tonumber(limits[at] or nil) or usual
+    return given > 0 and given or math.huge
+  end
+
+  local most, most_bytes = limit(1, 10000), limit(2, 64 * 1024 * 1024)
+  local too_old = now - limit(3, 30 * 86400 * 1000)
   local number, bytes = call('ZCARD', LETTERS), tonumber(call('HGET', META, 'dead_bytes') or nil) or 0
-  if bytes > most_bytes then
-    bytes = recounted(number)
+  if bytes > most_bytes and number <= MAX_PER_CALL then -- few are counted anew: a repair may have removed some
+    call('HSET', META, 'dead_bytes', 0)
+    account_dead(call('ZRANGE', LETTERS, 0, -1), 1)
+    bytes = tonumber(call('HGET', META, 'dead_bytes'))
   end
   if number <= most and bytes <= most_bytes and lowest_score(LETTERS) >= too_old then
     return
   end
-  local heads = call('ZRANGE', LETTERS, 0, (queue.died or 0) + DEAD_WINDOW - 1, 'WITHSCORES')
+  local heads = call('ZRANGE', LETTERS, 0, (queue.died or 0) + 99, 'WITHSCORES') -- more than have died in this call
   local dropped, is_dropped, freed = {}, {}, 0
 
   -- What has left dead without these scripts, which an older version or a repair does, is no letter any more.
