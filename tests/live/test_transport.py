@@ -165,6 +165,19 @@ def test_a_delayed_task_comes_when_it_is_due_or_is_refused_before_anything_is_wr
         assert (broker.size().waiting, broker.size().scheduled) == (0, 1)
 
 
+def test_a_due_task_carries_no_eta_and_one_that_is_not_due_does(broker):
+    live = broker.system.live
+    if not live.carries_messages:
+        pytest.skip("the eta is no part of the job")
+    past, later = (now() + datetime.timedelta(hours=hours) for hours in (-1, 1))
+    with broker.connection() as connection:
+        for eta in (past, later):
+            publish(connection, [{}], headers={"eta": eta.isoformat()})
+        due, not_due = (get(connection.default_channel).headers for _ in range(2))
+    assert (due["eta"], due["x-eta"]) == (None, past.isoformat())
+    assert not_due["eta"] is not None and "x-eta" not in not_due
+
+
 def now():
     return datetime.datetime.now(datetime.UTC)
 
