@@ -242,6 +242,7 @@ class NativeQueue(RuleBasedStateMachine):
         assert dict(self.zset(keys.scheduled)) == model.scheduled
         assert {job for job, _ in self.zset(keys.dead)} == model.dead
         assert [job for job, _ in self.zset(keys.outbox)] == model.outbox
+        assert {job for job, _ in self.zset(keys.letters)} <= {job for job, _ in self.zset(keys.dead)}
         assert [job for job, _ in self.zset(keys.moves)] == model.moves
         there = self.scripts.keys(OTHER)
         arrived = [job for place in (there.waiting, there.scheduled) for job, _ in self.zset(place)]
@@ -259,7 +260,8 @@ class NativeQueue(RuleBasedStateMachine):
         unique = {self.keys.unique(key) for key in self.model.keys}
         assert unique <= existing
         past = {self.keys.history, *map(self.keys.slots, STEPS)}
-        others = {*self.keys.plain, self.keys.moves, *(self.keys.held(each) for each in CONSUMERS), memory, *unique}
+        held = {self.keys.held(each) for each in CONSUMERS}
+        others = {*self.keys.plain, self.keys.moves, self.keys.letters, *held, memory, *unique}
         there = self.scripts.keys(OTHER)
         elsewhere = {key for key in existing if key.startswith(there.base)}
         assert jobs <= existing - elsewhere <= jobs | others | past | {self.keys.times}
