@@ -85,6 +85,8 @@ class Channel(Declarations):
         self.qos = QoS()
         self.acks = Acks(self, self.renewer.wake)
         self.leases = Leases(self, self.renewer)
+        self.worker: ConsumingWorker | None = None
+        """The last Celery worker that consumed from this channel."""
         self._publisher = Publisher(session, dead_letters, connection.client)
         self._consumers: dict[str, Consumer] = {}
         self._foreign = self._foreign_takes()
@@ -163,7 +165,9 @@ class Channel(Declarations):
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Message], Any], consumer_tag: str, **_: Any) -> None:
         """Begins to consume a queue. Messages come with the next ``drain_events`` or turn of the event loop."""
-        self._consumers[consumer_tag] = Consumer(consumer_tag, queue, no_ack, callback, consuming_worker(callback))
+        worker = consuming_worker(callback)
+        self.worker = worker or self.worker
+        self._consumers[consumer_tag] = Consumer(consumer_tag, queue, no_ack, callback, worker)
         if no_ack:
             self.no_ack_consumers = (self.no_ack_consumers or set()) | {consumer_tag}
         for side in self.session.sides(queue):

@@ -19,6 +19,7 @@ from ...schema.connection.call import Call
 from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ...schema.native.scripts.results import Renewed
 from ..celery import request_table
+from ..celery.consuming_worker import ConsumingWorker
 from ..connection.link import ServerLink
 from ..consume.acks import Acks
 from ..consume.dispatcher import Dispatcher
@@ -46,6 +47,7 @@ class LeasedChannel(Protocol):
     qos: QoS
     acks: Acks
     consumer_id: str
+    worker: ConsumingWorker | None
 
 
 class Leases:
@@ -213,7 +215,7 @@ class Leases:
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
-        request_table.drop_unstarted(self._channel)
+        request_table.drop_unstarted(self._channel, self._channel.worker)
         self._collect_garbage()
         with self.acks.lock:
             # What was acked a moment ago is neither in use nor unsettled, and must not be given back.
@@ -229,9 +231,9 @@ class Leases:
             self._qos.pop(tag)
 
     def _collect_garbage(self) -> None:
-        """Frees messages that are in nobody's hands but in a cycle, of which an idle process might never be rid by itself.
+        """Free messages that only a reference cycle keeps in memory: an idle process might never collect it by itself.
 
-        Celery 5.7 leaves such: the request of a task with an ETA and its entry in the timer refer to each other.
+        Celery 5.7 leaves such cycles: the request of a task with an ETA and its entry in the timer refer to each other.
         """
         at, pause = self._collected
         now = time.monotonic()
