@@ -329,8 +329,10 @@ class Channel(Declarations):
         message = Message(self, tag, found, queue=str(queue), consumer_tag=consumer.tag, **delivery_info)
         if job_id is not None:
             self.leases.in_use[tag] = message
-            if consumer.worker is not None and type(queue) is ForeignQueue:
-                self.leases.lost_jobs.of_workers.add(tag)
+            if type(queue) is ForeignQueue:
+                if consumer.worker is not None:
+                    self.leases.lost_jobs.of_workers.add(tag)
+                self.leases.taken_foreign(queue, job_id, tag)
         return message
 
     def message_to_python(self, message: Message) -> Message:

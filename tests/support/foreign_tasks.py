@@ -99,6 +99,13 @@ def _hangs(_task: Any, payload: dict[str, Any]) -> None:
     ctypes.CDLL(None).usleep(round(payload["seconds"] * 1_000_000))
 
 
+def _lingers(_task: Any, payload: dict[str, Any]) -> str:
+    turn = "first" if first_time(payload["name"]) else "second"
+    record(turn, payload["name"])
+    wait_until_let_go(turn)
+    return turn
+
+
 def _holds(_task: Any, payload: dict[str, Any]) -> None:
     wait_until_let_go(payload["name"])
 
@@ -117,6 +124,7 @@ DEEDS = {
     "sleep": _sleeps,
     "hang": _hangs,
     "hold": _holds,
+    "linger": _lingers,
 }
 
 

@@ -46,6 +46,8 @@ class EndingBackend:
         run = ForeignRun.of(request)
         if run is not None and run.outcome is None:
             run.complete(outcomes.result(result))
+        if _is_others_to_tell(run):
+            return None
         return self._backend.mark_as_done(task_id, result, request, *args, **kwargs)
 
     def mark_as_failure(
@@ -60,6 +62,8 @@ class EndingBackend:
                 run.fail(outcomes.failure(exc, traceback, is_final=type(exc).__name__ == "Reject"))
             if run.outcome in AGAIN:
                 return self._backend.mark_as_retry(task_id, exc, traceback, request=request)
+        if _is_others_to_tell(run):
+            return None
         return self._backend.mark_as_failure(task_id, exc, traceback, request, *args, **kwargs)
 
     def mark_as_retry(
@@ -69,6 +73,8 @@ class EndingBackend:
         run = ForeignRun.of(request)
         if run is not None and run.outcome is None and not run.is_running:
             run.requeue()
+        if _is_others_to_tell(run):
+            return None
         return self._backend.mark_as_retry(task_id, exc, traceback, request, *args, **kwargs)
 
     def mark_as_revoked(self, task_id: str, reason: str = "", request: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -82,6 +88,8 @@ class EndingBackend:
                 run.cancel()
             else:
                 run.fail(outcomes.revoked(reason))
+        if _is_others_to_tell(run):
+            return None
         return self._backend.mark_as_revoked(task_id, reason, request, *args, **kwargs)
 
     def store_result(
@@ -93,6 +101,11 @@ class EndingBackend:
         if run is not None and progress is not None:
             run.progress(*progress)
         return self._backend.store_result(task_id, result, state, traceback, request, *args, **kwargs)
+
+
+def _is_others_to_tell(run: ForeignRun | None) -> bool:
+    """Whether a newer run of the same job and task reports to the user's backend, and this one must not."""
+    return run is not None and run.outcome == "lost" and run.is_taken_again
 
 
 class EndingProperty(property):

@@ -25,8 +25,8 @@ logger = logging.getLogger("ferryman.transport")
 
 MODULE = "celery.worker.request"
 
-_requests: weakref.WeakValueDictionary[tuple[str, str, str], Any] = weakref.WeakValueDictionary()
-"""(consumer, queue, job id) -> the request that is this job."""
+_requests: weakref.WeakValueDictionary[tuple[str, int], Any] = weakref.WeakValueDictionary()
+"""(consumer, delivery tag) -> the request that was made of this delivery."""
 _classes: dict[type, type] = {}
 """A class of requests -> the foreign one made of it."""
 
@@ -37,7 +37,15 @@ class ForeignRequest:
     __slots__ = ()
 
     def execute_using_pool(self: Any, pool: Any, **kwargs: Any) -> Any:
-        """Begins the task."""
+        """Begin the task, unless its job was lost while it waited in this worker. Raises TaskRevokedError then."""
+        if self.ferryman_run.is_taken_again:
+            self.ferryman_run.lose()
+        if self.ferryman_run.outcome is not None:
+            from celery.exceptions import TaskRevokedError
+
+            if not self._already_revoked:
+                self._announce_revoked("revoked", False, None, False)
+            raise TaskRevokedError(self.id)
         self.ferryman_pool = pool
         return super().execute_using_pool(pool, **kwargs)  # type: ignore[misc]
 
@@ -154,7 +162,7 @@ def _adopt(request: Any, message: Message) -> None:
     request.__class__ = _foreign_class(type(request))
     _limit(request, message.properties.get(LIMIT))
     foreign_trace.prepare(run, request.task.name, request.app)
-    _requests[job.consumer, job.queue, job.id] = request
+    _requests[job.consumer, message.delivery_tag] = request
 
 
 def _limit(request: Any, system_limit: float | None) -> None:
@@ -198,12 +206,22 @@ def _is_stopped(request: Any) -> bool:
 # Jobs that others have ended
 
 
-def revoke_lost(consumer: str, queue: str, job_id: str) -> None:
-    """A job is not the consumer's any more, though its task has not ended here: revokes the task, as far as its pool can.
+def set_taken_again(consumer: str, tag: int) -> None:
+    """The consumer has taken the job of a delivery again: the task of the first delivery ends nothing, and is revoked."""
+    request = _requests.get((consumer, tag))
+    if request is None:
+        return
+    request.ferryman_run.set_taken_again()
+    if flags.are_shared:  # else a run that has just ended looks the same, and LostJobs waits
+        revoke_lost(consumer, tag)
+
+
+def revoke_lost(consumer: str, tag: int) -> None:
+    """The job of a delivery is not the consumer's any more, though its task has not ended here: revoke the task, if its pool can.
 
     Called again and again, for as long as that is so. A task that has not begun is dropped.
     """
-    request = _requests.get((consumer, queue, job_id))
+    request = _requests.get((consumer, tag))
     if request is None or request.acknowledged or request.ferryman_run.is_ending:
         return
     request.ferryman_run.lose()

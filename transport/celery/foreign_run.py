@@ -75,6 +75,7 @@ class ForeignRun:
         """Whether the task runs in this process, which may wait for a server that is away."""
         self._address = address
         self._flag = flag
+        self._is_taken_again = False
         self._app: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,6 +99,17 @@ class ForeignRun:
     def is_ending(self) -> bool:
         """Whether the end has been written or is being written, in whichever process."""
         return self.outcome is not None or (self._flag is not None and flags.is_set(self._flag))
+
+    @property
+    def is_taken_again(self) -> bool:
+        """Whether this worker has taken the job again: the end of this run would end the newer one."""
+        return self._is_taken_again or (self._flag is not None and flags.is_taken_again(self._flag))
+
+    def set_taken_again(self) -> None:
+        """Say so. A process that has not begun to write the end does not write it any more."""
+        self._is_taken_again = True
+        if self._flag is not None:
+            flags.set_taken_again(self._flag)
 
     def give_flag_back(self) -> None:
         """The run is over, and nobody asks any more."""
@@ -155,6 +167,8 @@ class ForeignRun:
 
     def progress(self, current: float, total: float, data: bytes | None) -> None:
         """Notes how far the task is."""
+        if self.is_taken_again:
+            self.lose()
         if self.outcome is not None:
             return
         job = self.job
@@ -174,6 +188,9 @@ class ForeignRun:
             return self.outcome
         if self._flag is not None:
             flags.set(self._flag)
+        if self.is_taken_again:  # asked after the flag is set, as the main process asks after it has set the other one
+            self.lose()
+            return self.outcome
         try:
             link = self._link()
             reply, is_repeated = link.run(build, link.lease if self.is_running else BRIEFLY)

@@ -1,8 +1,8 @@
 """What a Celery worker still has of tasks that a lost connection has ended, though they never ran.
 
-A channel of a lost connection gives back the messages that are no longer referenced. Celery keeps references to some tasks that it
-never starts, so their messages would be held for as long as the worker lives. Called by ``Leases.release_unstarted``, from the
-renewer's thread.
+A channel of a lost connection gives back the messages that are no longer referenced. Celery keeps references to some tasks that
+it never starts, so their messages would be held for as long as the worker lives. Called by ``Leases.release_unstarted``, from
+the renewer's thread.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from ..errors import LeaseLapsed
 from ..message import Message
 from ..publish.topology import Topology
 from ..session import Session
-from .lost_jobs import LostJobs
+from .lost_jobs import GRACE, LostJobs, newest_deliveries
 from .renewer import LeaseRenewer
 
 logger = logging.getLogger("ferryman.transport")
@@ -194,6 +194,11 @@ class Leases:
         """
         return None if self._session.foreign is None else self.lost_jobs.check(link)
 
+    def taken_foreign(self, queue: str, job_id: str, tag: int) -> None:
+        """Note that the channel has taken a job of another system under this tag."""
+        if self.lost_jobs.taken(queue, job_id, tag):
+            self._renewer.check(self, GRACE)
+
     # When a lease or the connection is lost
 
     def on_lapse(self, queue: str) -> None:
@@ -220,12 +225,14 @@ class Leases:
         with self.acks.lock:
             # What was acked a moment ago is neither in use nor unsettled, and must not be given back.
             self.acks.flush()
-            unstarted = {tag: unacked for tag, unacked in self._qos.unsettled().items() if tag not in self.in_use}
+            unsettled = self._qos.unsettled()
+            unstarted = {tag: unacked for tag, unacked in unsettled.items() if tag not in self.in_use}
             if len(unstarted) == len(self._qos):
                 self._forget(link, self._until)
                 self._renewer.remove(self)
             elif unstarted:
-                for queue, job_ids in by_queue(unstarted.values()):
+                newest = newest_deliveries(unsettled)
+                for queue, job_ids in by_queue(each for tag, each in unstarted.items() if newest[each.queue, each.job_id] == tag):
                     link.run(self._session.family_of(queue).release(queue, self._consumer_id, job_ids))
         for tag in unstarted:
             self._qos.pop(tag)

@@ -69,6 +69,10 @@ class LeaseRenewer:
         if self._gevent_renewer is not None:
             self._gevent_renewer.remove(holder)
 
+    def check(self, holder: Leaseholder, seconds: float) -> None:
+        """Renew this channel's leases, and check what it holds, in so many seconds at the latest."""
+        self._watch(holder, seconds)
+
     def wake(self) -> None:
         """Has pending acks sent soon."""
         self._awake.set()
