@@ -32,7 +32,7 @@ end
 
 -- A word in what Celery knows of a job: its `task`, or the `id` of that. Nil where it is not told, and for what a migration has left.
 local function celery_word(text, name)
-  local fine, part = pcall(cjson.decode, text or '')
+  local fine, part = decode_json(text or '')
   local word = fine and type(part) == 'table' and part.as_of == nil and part[name]
   return type(word) == 'string' and word or nil
 end

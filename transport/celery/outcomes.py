@@ -24,7 +24,7 @@ def to_json(value: Any) -> bytes:
         text = _dump(value)
     except (TypeError, ValueError, RecursionError):
         text = _dump(repr(value))
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "backslashreplace")  # half a surrogate pair has no UTF-8 form, but JSON can escape it
 
 
 def _dump(value: Any) -> str:

@@ -68,12 +68,9 @@ local SMALL = 16384
 -- So often a payload may have members that look like those behind it, before it is walked through after all.
 local MOST_TRIES = 8
 
--- The value of a JSON text; nil, and whether it is only nested too deep for this parser, which refuses halves of surrogate pairs.
+-- The value of a JSON text; nil, and whether it is only nested too deep for this parser.
 local function parsed(text)
-  local fine, value = pcall(cjson.decode, text)
-  if not fine and string.find(text, '\\u[dD]') then
-    fine, value = pcall(cjson.decode, (string.gsub(text, '\\u[dD][89a-fA-F]%x%x', '\\ufffd')))
-  end
+  local fine, value = decode_json(text)
   if fine then
     return value
   end

@@ -122,7 +122,7 @@ end
 
 -- The message in a text, parsed, and its delivery tag; nil for a text that no consumer can take.
 local function message_in(text)
-  local fine, message = pcall(cjson.decode, text)
+  local fine, message = decode_json(text)
   message = fine and object(message)
   local properties = message and object(message.properties)
   local info = properties and object(properties.delivery_info)
@@ -289,7 +289,7 @@ end
 -- The JSON text of the message that somebody has, its exchange and routing key, and the message parsed; nil for damage.
 local function unacked(tag)
   local text = call('HGET', UNACKED, tag)
-  local fine, delivery = pcall(cjson.decode, text or '')
+  local fine, delivery = decode_json(text or '')
   local at = fine and type(delivery) == 'table' and string.match(text, '^%s*%[%s*(){')
   if not at then
     return nil

@@ -54,7 +54,7 @@ local function task_of(message)
   local task = headers_of(message).task
   local body = message.body
   if type(task) ~= 'string' and type(body) == 'string' and #body <= MOST_BODY then
-    local fine, found = pcall(cjson.decode, message.properties.body_encoding == 'base64' and decoded_base64(body) or body)
+    local fine, found = decode_json(message.properties.body_encoding == 'base64' and decoded_base64(body) or body)
     task = fine and type(found) == 'table' and found.task
   end
   return type(task) == 'string' and task or queue

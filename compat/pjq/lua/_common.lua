@@ -113,7 +113,8 @@ local function each_member(text, see)
     local last = string_end(text, at)
     local name = string.sub(text, at + 1, last - 1)
     if string.find(name, '\\', 1, true) then
-      name = cjson.decode('["' .. name .. '"]')[1]
+      local _, names = decode_json('["' .. name .. '"]')
+      name = names[1]
     end
     local from = string.find(text, '[^%s:]', last + 1)
     local to = value_end(text, from)
@@ -161,7 +162,7 @@ end
 
 -- A JSON text as a table; nil for one that is no object, or that its worker could not read: not JSON, or not UTF-8.
 local function object_of(text)
-  local fine, found = pcall(cjson.decode, text)
+  local fine, found = decode_json(text)
   if not fine or type(found) ~= 'table' or not string.find(text, '^%s*{') then
     return nil
   end

@@ -42,6 +42,27 @@ local function attempt(...)
   return reply
 end
 
+-- The characters of UTF-8 that two halves of a surrogate pair stand for, four hexadecimal digits each.
+local function pair_text(high, low)
+  local code = 65536 + (tonumber(high, 16) - 55296) * 1024 + tonumber(low, 16) - 56320
+  local second, third = 128 + math.floor(code / 4096) % 64, 128 + math.floor(code / 64) % 64
+  return string.char(240 + math.floor(code / 262144), second, third, 128 + code % 64)
+end
+
+-- pcall(cjson.decode, text), for text that has half a surrogate pair as well, which it gives as U+FFFD. cjson refuses it; JSON allows
+-- it, and Python writes it, in the name of a file that is not UTF-8 for example. Escaped backslashes are set apart first, because what
+-- follows them is no escape.
+local function decode_json(text)
+  local fine, value = pcall(cjson.decode, text)
+  if not fine and string.find(text, '\\u[dD]') then
+    text = string.gsub(text, '\\(.)', {['\\'] = '\\u005c'})
+    text = string.gsub(text, '\\u([dD][89abAB]%x%x)\\u([dD][c-fC-F]%x%x)', pair_text)
+    text = string.gsub(text, '\\u[dD][89a-fA-F]%x%x', '\\ufffd')
+    fine, value = pcall(cjson.decode, text)
+  end
+  return fine, value
+end
+
 -- The moment at which something ends that lasts so many ms from now; '' for what lasts for ever.
 local function expiry_at(now, life)
   return life == '' and '' or string.format('%.0f', now + life)

@@ -28,7 +28,7 @@ local last_head, last_found
 
 local function decoded(head)
   if head ~= last_head then
-    local fine, found = pcall(cjson.decode, head)
+    local fine, found = decode_json(head)
     last_head, last_found = head, fine and type(found) == 'table' and found or nil
   end
   return last_found

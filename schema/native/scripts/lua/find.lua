@@ -42,7 +42,7 @@ local function task_of(message)
   if not may_be_wanted(head) then
     return nil
   end
-  local fine, found = pcall(cjson.decode, head)
+  local fine, found = decode_json(head)
   local headers = fine and type(found) == 'table' and found.headers
   return type(headers) == 'table' and wanted[headers.id] and headers.id
 end
