@@ -194,9 +194,9 @@ class BeeLive(ScriptedFamily):
 
 
 def text_for(failure: Failure) -> bytes:
-    """What bee stores of an error: ``Name: message``, without the stack."""
+    """What bee stores of an error: ``Name: message``, without the stack. Celery's ``Reject`` is the reason alone."""
     message = failure.message
-    if failure.exception not in ("", "Exception") and not message.startswith(failure.exception):
+    if failure.exception not in ("", "Exception", "Reject") and not message.startswith(failure.exception):
         message = f"{failure.exception}: {message}"
     return to_bytes(message)
 

@@ -158,12 +158,15 @@ class QlessLive(ScriptedFamily):
     def _end_attempt(
         self, queue: str, consumer: str, job_id: str, failure: Failure, retry: Retry | None, now: int | None
     ) -> Call[Outcome]:
-        """A retry with a failure of the group '' leaves that of the last attempt, or qless's own if it was the last one."""
+        """End an attempt. A retry with a failure of the group '' leaves the failure of the attempt before.
+
+        A job without an attempt left fails in the group that the failure names, or else as in qless: ``failed-retries-<queue>``.
+        """
         if retry is None:
             return self.fail(queue, consumer, job_id, failure, now=now)
         data = b"" if retry.payload is None else check_data(retry.payload)
         failed = (_group(queue, failure), to_bytes(failure.text))
-        args = (to_bytes(job_id), retry.delay_ms / 1000, *failed, data, retry.extra or b"")
+        args = (to_bytes(job_id), retry.delay_ms / 1000, *failed, data, retry.extra or b"", int(failure.group is not None))
         return self.by_consumer("retry", queue, consumer, now, args, lambda reply: _OUTCOMES[reply[0]])
 
     def _progress(self, current: float, total: float, data: bytes | None) -> tuple[Argument, ...]:

@@ -60,7 +60,7 @@ return reply_of(function()
   end
   local data, options, tags = encoded_again(ARGV[5]), decoded(ARGV[6]), decoded(ARGV[7])
   if not data then
-    refuse('refused', 'its data is not JSON that bee can read: no NaN, nothing nested deeper than 1000')
+    refuse('refused', 'its data is not JSON that bee can read: no NaN, no half of a surrogate pair, nothing nested deeper than 1000')
   elseif call('EXISTS', record_of(id)) == 1 then
     refuse('refused', 'Job ' .. id .. ' already exists')
   elseif parent ~= '' and call('HGET', record_of(parent), 'status') == 'canceled' then

@@ -86,6 +86,7 @@ local function complete(now, id, data)
   if data ~= '' then
     call('HSET', RECORD .. id, 'data', core(queue) == 'unified' and cjson.encode(cjson.decode(data)) or data)
   end
+  publish_if_tracked('completed', id) -- before what ql:log says of it, as qless does
   local state
   measure('run', now, queue, now - (tonumber(time or nil) or now))
   call('HSET', RECORD .. id, 'time', string.format('%.20f', now))
@@ -99,7 +100,6 @@ local function complete(now, id, data)
   if throttles then
     release_throttles(now, id, throttles)
   end
-  publish_if_tracked('completed', id)
   return state
 end
 

@@ -9,6 +9,7 @@
 -- ARGV[8]   message of the failure
 -- ARGV[9]   data, JSON, '' that which it has
 -- ARGV[10]  what Celery knows of it, JSON, '' that which it has
+-- ARGV[11]  '1' if a job without an attempt left fails in that group; else as in qless without one, failed-retries-<queue>
 -- Result    {'waiting'|'scheduled'|'failed', attempts left}; {''} if the worker did not run it in this queue any more
 
 local queue, worker, id, delay, group = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
@@ -31,7 +32,7 @@ return reply_of(function()
   end
   local state
   if left < 0 then
-    fail_exhausted(now, queue, id, nil, failure)
+    fail_exhausted(now, queue, id, nil, ARGV[11] == '1' and failure or nil)
     state = 'failed'
   elseif delay > 0 then
     call('ZADD', zset(queue, 'scheduled'), now + delay, id)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from attrs import evolve
 from ferryman.compat.qless.live import Core, QlessLive
 from ferryman.schema.connection.call import Call, run
 from ferryman.schema.errors import PublishRefused, UsageError
@@ -251,6 +252,38 @@ def test_retry_counts_the_attempt_and_keeps_the_job(send: Any) -> None:
     (job,) = take(send, now=NOW + 3_000)
     assert (job.id, job.attempts, job.max_attempts, job.payload, job.extra) == ("j1", 1, 2, b"[2]", extra)
     assert send(LIVE.retry("mail", "w", "j1", 0, failure=BOOM, now=NOW + 4_000)) == "failed"
+
+
+@pytest.mark.parametrize("core", ["unified", "final", "reqless"])
+@pytest.mark.parametrize("group", [None, "given"])
+def test_a_retry_without_an_attempt_left_fails_the_job_as_the_original_does(
+    client: redis.Redis, send: Any, core: Core, group: str | None
+) -> None:
+    live = QlessLive(core=core)
+    put(send, "j1", options={"attempts": 1})
+    take(send)
+    failure = evolve(BOOM, group=group)
+    assert send(live.retry("mail", "w", "j1", 0, failure=failure, now=NOW)) == "failed"
+    found = json.loads(client.hget("ql:j:j1", "failure") or b"")
+    wanted = ("given", "boom\nTraceback") if group else ("failed-retries-mail", 'Job exhausted retries in queue "mail"')
+    assert (found["group"], found["message"]) == wanted
+    assert client.lrange(f"ql:f:{wanted[0]}", 0, -1) == [b"j1"]
+
+
+@pytest.mark.parametrize("core", ["unified", "final", "reqless"])
+def test_a_tracked_job_is_reported_as_completed_before_the_log_says_so(client: redis.Redis, send: Any, core: Core) -> None:
+    live = QlessLive(core=core)
+    put(send, "j1")
+    take(send)
+    client.zadd("ql:tracked", {"j1": 1})
+    with client.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.psubscribe("ql:*")
+        send(live.complete("mail", "w", [("j1", None)], now=NOW))
+        heard = []
+        while len(heard) < 2:
+            message = listener.get_message(timeout=10)
+            heard += [message["channel"]] if message else []
+    assert heard == [b"ql:completed", b"ql:log"]
 
 
 @pytest.mark.parametrize("core", ["unified", "final", "reqless"])
