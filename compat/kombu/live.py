@@ -22,7 +22,7 @@ from typing import Any
 from attrs import frozen
 
 from ...schema.connection.call import Argument, Call
-from ...schema.errors import KeyspaceRefused, Unroutable, UsageError
+from ...schema.errors import KeyspaceRefused, MalformedValue, Unroutable, UsageError
 from ...schema.family import family_names, get_family
 from ...schema.keys import glob_escape
 from ...schema.live import Failure, ForeignDelivery, NewJob, Outcome
@@ -30,7 +30,7 @@ from ...schema.native.scripts import results
 from ...schema.native.scripts.publication import optional
 from ...schema.native.scripts.queue_scripts import FETCH_BYTES
 from ...schema.native.scripts.results import Removed, Role
-from ...schema.text import load_json, show, to_bytes, to_text
+from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ..live import Retry, ScriptedFamily, outcome, texts
 from .bindings import Binding, topic_pattern
 from .keys import USUAL, Settings, bucket_key
@@ -221,8 +221,15 @@ def _routed(reply: Any, exchange: str, routing_key: str) -> str:
 
 
 def _delivery(queue: str, tag: bytes, text: bytes) -> ForeignDelivery:
-    """What a message says of itself; a script has seen that it is one."""
-    message = load_json(text)
+    """What a message says of itself. As stock workers do, it takes NaN for a number.
+
+    A script has parsed the message, but by laxer rules than JSON's. If it can't be read here, the delivery has the text alone,
+    and the channel reports the error: an error here would hold up all other messages of the take.
+    """
+    try:
+        message = load_loose_json(text)
+    except MalformedValue:
+        return ForeignDelivery(to_text(tag), 0, 0, 1, {}, queue=queue, payload=text)
     headers, properties = message.get("headers") or {}, message["properties"]
     lapses, task = _count(headers.get("x-delivery-count")), headers.get("task")
     was_delivered = bool(properties["delivery_info"].get("redelivered"))

@@ -150,6 +150,12 @@ def hasty(self, payload):
     return act(self, payload)
 
 
+@app.task(bind=True, name="hasty_late", time_limit=1, acks_late=True)
+def hasty_late(self, payload):
+    """The same, acked late."""
+    return act(self, payload)
+
+
 @app.task(bind=True, name="soft", soft_time_limit=1)
 def soft(self, payload):
     """Has a soft time limit."""

@@ -60,10 +60,12 @@ class EndingBackend:
                 run.requeue()
             else:
                 run.fail(outcomes.failure(exc, traceback, is_final=type(exc).__name__ == "Reject"))
+        if _is_others_to_tell(run) or (run is not None and run.is_failure_reported):
+            return None
+        if run is not None:
+            run.is_failure_reported = True
             if run.outcome in AGAIN:
                 return self._backend.mark_as_retry(task_id, exc, traceback, request=request)
-        if _is_others_to_tell(run):
-            return None
         return self._backend.mark_as_failure(task_id, exc, traceback, request, *args, **kwargs)
 
     def mark_as_retry(

@@ -71,6 +71,8 @@ class ForeignRun:
         """Where the job is after its end, as far as this process knows; None: it has not ended, or that could not be written."""
         self.is_unwritten = False
         """Whether an end could not be written."""
+        self.is_failure_reported = False
+        """Whether the user's backend knows of the failure. Celery reports that of a hard time limit twice."""
         self.is_running = False
         """Whether the task runs in this process, which may wait for a server that is away."""
         self._address = address

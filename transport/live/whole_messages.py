@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ...schema.errors import MalformedValue
 from ...schema.live import ForeignDelivery
-from ...schema.text import load_json, show
+from ...schema.text import load_loose_json, show
 from ..message import TYPE_MARK, Content, decode_kombu_type
 
 HEADER = "ferryman"
@@ -45,7 +45,7 @@ def payload_of_message(found: Content, queue: str, priority: float | None) -> di
 
 def content_of_message(job: ForeignDelivery, mark: Mapping[str, Any], consumer: str) -> Content:
     """The message that a job is, with ``mark`` among its headers. Raises MalformedValue."""
-    message = load_json(job.payload)
+    message = load_loose_json(job.payload)  # as stock workers read it, NaN included
     if TYPE_MARK in job.payload:
         message = json.loads(job.payload, object_hook=decode_kombu_type)
     match message:

@@ -120,8 +120,11 @@ local function object(value)
   return type(value) == 'table' and value[1] == nil and value or nil
 end
 
--- The message in a text, parsed, and its delivery tag; nil for a text that no consumer can take.
+-- The message in a text, parsed, and its delivery tag; nil for a text that no consumer can take. cjson lets control characters pass.
 local function message_in(text)
+  if string.find(text, '[%z\1-\8\11\12\14-\31]') then
+    return nil
+  end
   local fine, message = decode_json(text)
   message = fine and object(message)
   local properties = message and object(message.properties)
