@@ -33,6 +33,7 @@ from ..schema.family import Command, KeyFamily, Keyspace
 from ..schema.rule import Finding, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
+from .missing import not_found, other_prefixes
 from .preconditions import Precondition, digest_of, keys_of, preconditions
 from .source import open_source
 from .subjects import SubjectBuilder
@@ -245,9 +246,10 @@ class _Search:
                         shared.add(entry.key)
                 keys += len(batch)
                 self.progress(f"reading {family.name} keys", keys, source.expected(keys))
-            if not found:
-                raise source.nothing_found()
-        keyspace = Keyspace(family, prefix, self.now_ms, totals)
+            keyspace = Keyspace(family, prefix, self.now_ms, totals)
+            others = other_prefixes(keyspace, has_content=found)
+            if others is not None:
+                raise not_found(source, others)
         fixes: dict[_Name, PlannedRepair] = {}
         for finding, subject in self._found(builder, keyspace):
             commands, outcome, reason = self._repair_for(finding, subject, keyspace)

@@ -210,6 +210,13 @@ class KeyFamily(ABC):
         """The numbers on which a finding about the keyspace rests, where moving jobs change them. All in one slot."""
         return ()
 
+    def other_prefixes(self, totals: Totals) -> Collection[str]:
+        """The prefixes whose keyspaces hold everything that was read; nothing if the given prefix has keys of its own.
+
+        For a family whose prefix may be empty: without the right one, its keys cover those of other prefixes.
+        """
+        return ()
+
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         """The queues that the keyspace itself lists, those without a job too. Nothing where a family has no such list."""
         return keyspace.totals.names.get("queues", ())

@@ -44,9 +44,10 @@ class Kombu(KeyFamily):
     injectable = faults.INJECTABLE
     parameters = PARAMETERS
     finds_by_id = False
-    ambiguous_roles = frozenset({reader.UNCLAIMED})
+    ambiguous_roles = frozenset({reader.UNCLAIMED, reader.OTHER})
 
     read = staticmethod(reader.read)
+    other_prefixes = staticmethod(reader.other_prefixes)
     has_twin = staticmethod(reader.has_twin)
     related_keys = staticmethod(related_keys)
     tally_written = staticmethod(writer.tally_written)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from ...schema.errors import MalformedValue
@@ -92,7 +92,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
             # The binding table of another keyspace: lists under its prefix are not of this one.
             others = tuple(to_bytes(other) for other in PREFIX_FINDER.prefixes(entry.key, "set"))
             if others:
-                yield Fact(FactKind.TOKEN, "other", entry.key, entry.redis_type, values=others)
+                yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=others)
         return
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
         yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
@@ -111,6 +111,12 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
         case "deadlines":
             yield about(FactKind.REGISTRY, values=tuple(exchange for exchange, _ in entry.value))
 
+
+OTHER = "other"
+"""Role of a fact about a binding table under another prefix."""
+
+HELD_UNDER = "held under"
+"""The registry of prefixes whose hash or index of unacked messages was read, "" for the keyspace's own."""
 
 UNCLAIMED = "unclaimed"
 """Role of a fact about a key that is no list, but would have to be one if its name is that of a queue."""
@@ -248,6 +254,8 @@ def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
             totals.count("sent by name", queue, int(fact.member == to_bytes(queue)))
         case "claim":
             totals.count("sent by name", queue)
+        case "unacked" | "index":
+            totals.name(HELD_UNDER, [fact.label or ""])
         case "binding":
             _tally_bindings(fact, totals, settings)
         case "separator":
@@ -260,7 +268,7 @@ def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
                 totals.name(UNCLAIMED, [f"{queue}{SEP}{to_text(fact.key)}"])
         case "permanent":
             totals.count("permanent")
-        case "other":
+        case _ if fact.role == OTHER:
             totals.name("other prefixes", map(to_text, fact.values))
         case "control":
             if is_reply(queue):
@@ -333,6 +341,18 @@ def is_foreign(view: View, totals: Totals) -> bool:
     """Whether a message belongs to a keyspace under another prefix, which has binding tables of its own."""
     others = totals.names.get("other prefixes", ())
     return bool(others) and (view.other_prefix in others or bindings.is_of_another_prefix(view.queue, totals))
+
+
+def other_prefixes(totals: Totals) -> Collection[str]:
+    """See KeyFamily.other_prefixes. A keyspace of its own has a binding, a list with messages, or unacked messages."""
+    others = totals.names.get("other prefixes", set[str]())
+    lists = (parse_bucket_label(label)[0] for measure, label in totals.maxima if measure == "length")
+    is_own = (
+        totals.names.get("bound")
+        or not others.issuperset(totals.names.get(HELD_UNDER, ()))
+        or not all(bindings.is_of_another_prefix(queue, totals) for queue in lists)
+    )
+    return () if is_own else others
 
 
 def has_twin(subject: Subject, keyspace: Keyspace) -> bool:

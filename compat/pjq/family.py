@@ -39,11 +39,14 @@ class Pjq(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
+    ambiguous_roles = frozenset({reader.OTHER})
+
     prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)
     read = staticmethod(reader.read)
+    other_prefixes = staticmethod(reader.other_prefixes)
     describe = staticmethod(reader.describe)
     consumers = staticmethod(workers.alive)
     related_keys = staticmethod(related_keys)

@@ -8,23 +8,26 @@ finished, accepted, dispatched, queued; the rules report them. Called by ``famil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
 from ...schema.job import Job, State, replaced
-from ...schema.text import to_text
+from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import MAX_INT64
 from ..overflow import FIELD
-from .keys import CONTAINERS, JS_1, LISTS, WORKERS, is_uuid, layout
+from .keys import CONTAINERS, JS_1, LISTS, PREFIX_FINDER, WORKERS, is_uuid, layout
 from .passthrough import job_of
 from .record import canonical
 from .view import View, view_of
 
 FIRST_FIELDS = (b"json", b"dispatched_at")
 """Every job's hash has one of them: adding writes the first, dispatching a job whose hash is gone leaves only the second."""
+
+OTHER = "other"
+"""Role of a fact about a container under another prefix."""
 
 
 # Keys to facts
@@ -38,6 +41,8 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     role, named = match.role, match.fields
     if role == "record":
         yield from _record_facts(entry, named["id"])
+        if entry.redis_type != "hash" and (others := tuple(map(to_bytes, PREFIX_FINDER.prefixes(entry.key, entry.redis_type)))):
+            yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=others)
         return
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=named["queue"], ttl_ms=entry.ttl_ms)
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
@@ -74,6 +79,9 @@ def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the reader and the rules need. What it grows with: queues, workers and kinds of damage."""
     queue = fact.queue or ""
     if fact.role in ("record", "stranger"):
+        return
+    if fact.role == OTHER:
+        totals.name("other prefixes", map(to_text, fact.values))
         return
     if not fact.index:
         _tally_key(fact, queue, totals)
@@ -125,6 +133,11 @@ def _microseconds(seconds: float) -> int:
     if math.isnan(seconds):
         return 0
     return round(max(-MAX_INT64, min(seconds * 1e6, MAX_INT64)))
+
+
+def other_prefixes(totals: Totals) -> Collection[str]:
+    """See KeyFamily.other_prefixes. A keyspace of its own has a container: a hash alone may be anybody's."""
+    return () if totals.names.get("queues") else totals.names.get("other prefixes", ())
 
 
 # Facts to a job

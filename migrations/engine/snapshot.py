@@ -17,6 +17,7 @@ from ...schema.connection.address import Address
 from ...schema.family import Keyspace
 from ...schema.rule import Finding
 from ...schema.totals import Totals
+from ..missing import not_found, other_prefixes
 from ..source import open_source
 from . import Census, Progress, silent
 from .jobs import Jobs
@@ -72,6 +73,7 @@ class Snapshot(ABC):
 
     def require_content(self) -> None:
         """Raises KeyspaceNotFound when the snapshot shows no keyspace."""
-        if not self.has_content:
+        others = other_prefixes(self.keyspace, has_content=self.has_content)
+        if others is not None:
             with open_source(self.address) as source:
-                raise source.nothing_found()
+                raise not_found(source, others)
