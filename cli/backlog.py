@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from ..migrations.missing import keyspaces_at
 from ..operations.numbers import Found, Numbers, is_brief, look
 from ..schema.connection.address import Address
 from ..schema.connection.connect import server_errors
@@ -51,6 +52,9 @@ def command(url: Address, queues: tuple[str, ...], output: Output) -> Status:
         output.note(f"ferryman: there is no queue {name!r} (yet) at {url.display()}")
     if not (found or queues):
         output.note(f"ferryman: there is no queue (yet) at {url.display()}")
+    others = [] if found else keyspaces_at(url)
+    if others:
+        output.note(f"ferryman: keyspaces found in the same database: {', '.join(others)}")
     if output.json:
         output.line(report)
     else:

@@ -23,19 +23,23 @@ MOST_NAMED = 5
 
 
 def other_prefixes(keyspace: Keyspace, *, has_content: bool) -> Collection[str] | None:
-    """The prefixes whose jobs were read instead, as far as keys tell; None if the keyspace itself is there."""
+    """See KeyFamily.other_prefixes; None if the keyspace itself is there."""
     others = keyspace.family.other_prefixes(keyspace.totals)
     return others if others or not has_content else None
 
 
 def not_found(source: Source, others: Collection[str] = ()) -> KeyspaceNotFound:
-    """The error, which names what is there. ``others``: prefixes that are known already. Raises nothing itself."""
+    """The error, which names what is there. ``others``: other prefixes that are known already."""
     error = source.nothing_found()
-    found = keyspaces_at(source.address) or [evolve(source.address, prefix=prefix).display() for prefix in sorted(others)]
+    found = keyspaces_at(source.address) or [_under(source.address, each) for each in sorted(others)]
     if not found:
         return error
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return KeyspaceNotFound(f"{error}. Keyspaces found there: {', '.join(found[:MOST_NAMED])}{more}")
+
+
+def _under(address: Address, other: str) -> str:
+    return evolve(address, prefix=address.prefix + other).display()
 
 
 def keyspaces_at(address: Address) -> list[str]:

@@ -2,10 +2,11 @@
 
 An RDB file has no index: records follow one another, and only who reads from the start knows where one begins. ``boundary``
 guesses: from where 64 records in a row make sense, one very likely begins. It is no proof (a value may hold a whole RDB file),
-which is why rdbfile.py checks every guess. ``expiring_hashes`` finds those of which only fieldttl.py knows what is left.
+which is why rdbfile.py checks every guess. ``expiring_hashes`` finds those of which only fieldttl.py knows what is left, and
+what rdb-py can't pass.
 
 What stands behind each type code, rdb_layout.py says, but for streams and modules. Redis and Valkey give the same codes to
-different things: two dialects. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
+different things: two dialects. Pure. Format: rdb.h and rdb.c of Redis 6 to 8.10 and Valkey 9.
 """
 
 from __future__ import annotations
@@ -53,8 +54,12 @@ class Dialect:
     """Type code -> what skips a value."""
     before: Mapping[int, Skip]
     """What may stand before a record's type code."""
+    remarks: Mapping[int, Skip]
+    """What skips a remark about the file."""
     expiring: frozenset[int]
     """Hashes whose fields may have expired."""
+    unread: frozenset[int]
+    """Values and remarks that rdb-py can't pass, and that belong to no job."""
 
     def boundary(self, data: Readable, start: int) -> int | None:
         """A position soon after ``start`` at which a record very likely begins; None if none is found nearby.
@@ -64,7 +69,7 @@ class Dialect:
         """
         for guess in range(start, min(start + WINDOW, len(data))):
             code = data[guess]
-            if code not in self.values and code not in self.before and code not in _REMARKS:
+            if code not in self.values and code not in self.before and code not in self.remarks:
                 continue
             try:
                 at = guess
@@ -94,30 +99,30 @@ class Dialect:
     def record(self, data: Readable, at: int) -> int:
         """The position after the record, or remark about the file, at ``at``. Raises NoRecord, and IndexError at the end."""
         code, at = self.head(data, at)
-        if code in _REMARKS:
-            return _REMARKS[code](data, at)
+        if code in self.remarks:
+            return self.remarks[code](data, at)
         if code not in self.values:
             raise NoRecord(code)
         return self.values[code](data, string_at(data, at))
 
     def expiring_hashes(self, data: Readable, at: int, end: int) -> list[tuple[int, int]]:
-        """Where each hash whose fields may expire begins and ends, from one border of records to another.
+        """Where each hash whose fields may expire, and each thing ``unread``, begins and ends, from one border to another.
 
         Raises NoRecord, also where ``end`` is no border, and IndexError.
         """
         found = []
-        head, values, expiring = self.head, self.values, self.expiring
+        head, values, remarks, special = self.head, self.values, self.remarks, self.expiring | self.unread
         while at < end:
             begin = at
             code, at = head(data, at)
             if code in values:
                 at = values[code](data, string_at(data, at))
-                if code in expiring:
-                    found.append((begin, at))
-            elif code in _REMARKS:
-                at = _REMARKS[code](data, at)
+            elif code in remarks:
+                at = remarks[code](data, at)
             else:
                 raise NoRecord(code)
+            if code in special:
+                found.append((begin, at))
         if at != end:
             raise NoRecord
         return found
@@ -142,7 +147,10 @@ class Dialect:
         reason = _UNREADABLE.get(code)
         if reason is not None:
             return f"{reason} (byte {at})"
-        return f"the key {show(_slice(data, start, end), 60)} (byte {at}) is of a type that ferryman does not know ({code})"
+        key = f"the key {show(_slice(data, start, end), 60)} (byte {at})"
+        if self is REDIS and code in rdb.TEMPLATE_HASHES:
+            return f"{key} is a hash with a template (HIMPORT), which ferryman reads from a server alone, not from a file"
+        return f"{key} is of a type that ferryman does not know ({code})"
 
 
 def _plain_text(data: Readable, at: int) -> tuple[int, int]:
@@ -276,27 +284,56 @@ def _stream_id(data: Readable, at: int) -> int:
 
 
 def _stream(version: int) -> Skip:
-    """Entries, where they end, consumer groups with what is pending, and since Redis 8.6 the ids of producers."""
+    """Entries, where they end, consumer groups with what is pending, and the ids of producers (Redis 8.6 and later).
+
+    Since Redis 8.8 a group also has the ids of the entries that a consumer has released.
+    """
     number = _plain_length
     since_2, since_3 = (number,) * (version >= 2), (_bytes(8),) * (version >= 3)
     pending = _many(_bytes(24), number)
     consumers = _many(string_at, _bytes(8), *since_3, _many(_bytes(16)))
-    groups = _many(string_at, number, number, *since_2, pending, consumers)
+    released = (_many(_bytes(16)),) * (version >= 5)
+    groups = _many(string_at, number, number, *since_2, pending, consumers, *released)
     producers = (number, number, _many(string_at, _many(string_at, number, number)), number, number) * (version >= 4)
     return _all(_many(_stream_id, string_at), number, number, number, *since_2 * 5, groups, *producers)
+
+
+_ARRAY_ITEMS: Mapping[int, Skip] = {0: string_at, 1: _bytes(8), 2: _bytes(8), 3: string_at}
+"""By their tag: a string, a whole number, a float, a short string."""
+
+
+def _array(data: Readable, at: int) -> int:
+    """The number of items, where the next one is inserted if that is known, and each item with its index and its tag."""
+    number, at = length_at(data, at)
+    has_cursor, at = length_at(data, at)
+    if has_cursor > 1 or number > len(data) - at:
+        raise NoRecord
+    if has_cursor:
+        at = _plain_length(data, at)
+    for _ in range(number):
+        tag, at = length_at(data, _plain_length(data, at))
+        if tag not in _ARRAY_ITEMS:
+            raise NoRecord(tag)
+        at = _ARRAY_ITEMS[tag](data, at)
+    return at
 
 
 def _skips(layouts: Mapping[int, rdb.Layout]) -> dict[int, Skip]:
     return {code: _skip(layout) for code, layout in layouts.items()}
 
 
-def _dialect(expiring: Mapping[int, rdb.Layout], streams: Mapping[int, int], before: dict[int, Skip]) -> Dialect:
+def _dialect(
+    expiring: Mapping[int, rdb.Layout], streams: Mapping[int, int], before: dict[int, Skip], unread: Mapping[int, Skip]
+) -> Dialect:
+    """``unread``: as in Dialect, by code."""
     of_code = {code: _stream(version) for code, version in streams.items()}
     of_code[rdb.MODULE] = _all(_plain_length, _module_parts)  # after the module's id
-    return Dialect(_skips({**rdb.VALUES, **expiring}) | of_code, _skips(rdb.BEFORE) | before, frozenset(expiring))
+    remarks = {code: skip for code, skip in unread.items() if code >= rdb.HASH_TEMPLATE}
+    values = _skips({**rdb.VALUES, **expiring}) | of_code | {code: unread[code] for code in unread if code not in remarks}
+    return Dialect(values, _skips(rdb.BEFORE) | before, _REMARKS | remarks, frozenset(expiring), frozenset(unread))
 
 
-_REMARKS: Mapping[int, Skip] = {
+_REMARKS: dict[int, Skip] = {
     **_skips(rdb.REMARKS),
     rdb.MODULE_DATA: _all(_plain_length, _plain_length, _plain_length, _module_parts),  # what a module keeps beside its keys
 }
@@ -306,5 +343,6 @@ _UNREADABLE: Mapping[int, str] = {
 }
 
 _NOTES = {rdb.MODULE_NOTES: _many(_bytes(4), _module_parts)}  # what modules note of a key
-REDIS = _dialect(rdb.REDIS_EXPIRING, rdb.REDIS_STREAMS, _NOTES)
-VALKEY = _dialect(rdb.VALKEY_EXPIRING, rdb.STREAMS, {})
+_UNREAD = {27: _stream(5), rdb.ARRAY: _array, rdb.HASH_TEMPLATE: _all(_plain_length, _many(string_at))}
+REDIS = _dialect(rdb.REDIS_EXPIRING, rdb.REDIS_STREAMS, _NOTES, _UNREAD)
+VALKEY = _dialect(rdb.VALKEY_EXPIRING, rdb.STREAMS, {}, {})

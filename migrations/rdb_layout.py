@@ -2,7 +2,7 @@
 
 The one table of it. rdb_boundary.py and columnar/rdbwalk.py make of it what passes records, the one in Python and the other
 compiled; fieldttl.py, rdbfile.py and columnar/ call codes by these names. Streams and what modules write are no such layouts:
-only rdb_boundary.py passes them. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
+only rdb_boundary.py passes them. Pure. Format: rdb.h and rdb.c of Redis 6 to 8.10 and Valkey 9.
 """
 
 from __future__ import annotations
@@ -34,11 +34,17 @@ EARLY_EXPIRING_HASH, EARLY_EXPIRING_LISTPACK, EXPIRING_HASH, EXPIRING_LISTPACK =
 VALKEY_HASH = 22
 """The same of Valkey: since they parted, it and Redis have given the same codes to different things."""
 STREAMS = {15: 1, 19: 2, 21: 3}
-REDIS_STREAMS = {**STREAMS, 26: 4}
+REDIS_STREAMS = {**STREAMS, 26: 4, 27: 5}
 """Type code -> version of what stands there."""
+ARRAY = 28
+"""An array, since Redis 8.8."""
+TEMPLATE_HASHES = range(29, 33)
+"""Hashes whose field names are in a template, since Redis 8.10. Commands of their own make them: no supported queue has them."""
 
 SELECT_DB, RESIZE_DB, ABOUT_FILE, MODULE_DATA, FUNCTIONS, SLOT = 0xFE, 0xFB, 0xFA, 0xF7, 0xF5, 0xF4
 EXPIRY_S, EXPIRY_MS, FREQUENCY, IDLE, MODULE_NOTES = 0xFD, 0xFC, 0xF9, 0xF8, 0xF3
+HASH_TEMPLATE = 0xF2
+"""The field names of hashes that name this template, in files of Redis."""
 SLOT_IMPORT, EARLY_FUNCTIONS = 0xF3, 0xF6
 """What can't be passed: a slot that was being moved, in Valkey's files, and functions as before the release of Redis 7.0."""
 END = 0xFF

@@ -52,6 +52,10 @@ FACTS = 4096
 END = bytes([rdb_layout.END])
 FIELDS_EXPIRE = 12
 """Redis's version of files from which on a hash's fields can expire."""
+NEWEST = 15
+"""Redis's newest version of files whose every record is known: that of Redis 8.10."""
+FOR_RDBPY = b"REDIS0013"
+"""The newest header that rdb-py knows. What came later it never sees."""
 MARK_SIZE = 40
 STREAM_MARK = re.compile(rb"[0-9a-f]{%d}" % MARK_SIZE)
 """Behind a snapshot that went to a replica, or to redis-cli, without a file of its own."""
@@ -112,6 +116,8 @@ class RdbFile:
         except OSError as error:
             raise UsageError(f"{self.path}: {error.strerror or error}") from None
         self.dialect = VALKEY if self.data[:6] == b"VALKEY" else REDIS
+        self.version = 0
+        """Redis's version of the file; 0 for Valkey's."""
         self._header = self._checked_header()
         self._fields_expire = self.dialect is VALKEY or int(self._header[5:]) >= FIELDS_EXPIRE
         self.checksum = SIZE if self._header >= b"REDIS0005" else 0
@@ -140,14 +146,15 @@ class RdbFile:
     def _checked_header(self) -> bytes:
         """The header in a form that the decoder knows."""
         magic = bytes(self.data[:HEADER])
-        if magic[:5] == b"REDIS" and magic[5:].isdigit() and 1 <= int(magic[5:]) <= 13:
-            return magic
+        if magic[:5] == b"REDIS" and magic[5:].isdigit() and int(magic[5:]) >= 1:
+            self.version = int(magic[5:])
+            return min(magic, FOR_RDBPY)
         if magic[:6] == b"VALKEY" and magic[6:].isdigit():
             # Valkey has numbers of its own since 9.0; what queues use is written as in version 11 of Redis.
             return b"REDIS0011"
         aof.must_not_begin(self.path, magic)
         if magic[:5] == b"REDIS":
-            raise UsageError(f"{self.path}: RDB version {magic[5:].decode('ascii', 'replace')} is not supported; 1 to 13 are")
+            raise UsageError(f"{self.path}: RDB version {magic[5:].decode('ascii', 'replace')!r} is not a number above 0")
         raise UsageError(f"{self.path}: no RDB file (it does not begin with REDIS or VALKEY)")
 
     def _facts(self) -> dict[str, bytes]:
@@ -276,8 +283,13 @@ class RdbFile:
         return [*parts, (at, piece.end)]
 
     def living(self, start: int, end: int, now_ms: int) -> bytes:
-        """The record, of a hash whose fields may expire, without those that have. Raises NotAPiece."""
+        """The record, of a hash whose fields may expire, without those that have; nothing of what is no data of any queue.
+
+        Raises NotAPiece.
+        """
         try:
+            if self.dialect.head(self.data, start)[0] in self.dialect.unread:
+                return b""
             return living(bytes(self.data[start:end]), self.dialect, now_ms)
         except (NoRecord, IndexError):
             raise NotAPiece(f"the hash at byte {start} is none") from None
@@ -367,14 +379,29 @@ class RdbFile:
             reason = "it ends inside a record"
         if self.is_checked and NONE != self._stored_crc() == crc64(self.data, 0, self.length - self.checksum):
             return ServerError(
-                f"{self.path}: whole by its checksum, but not to be understood by ferryman: {reason}. Nothing of it counts"
+                f"{self.path}: its checksum is right, but ferryman can't read it: {reason}. Nothing of it counts. {self._advice}"
             )
         return self._cut_short(piece.start, reason)
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer server has written it than ferryman knows: it is read if all of its records are known."""
+        return self.version > NEWEST
+
+    @property
+    def _advice(self) -> str:
+        """What to do with a file that can't be read."""
+        if not self.is_newer:
+            return "Read the server itself with ferryman://"
+        return (
+            f"It has RDB version {self.version}, and this version of ferryman knows 1 to {NEWEST}: read the server itself with "
+            "ferryman://, or use a newer ferryman"
+        )
 
     def _cut_short(self, at: int, reason: str) -> ServerError:
         return ServerError(
             f"{self.path}: cut short or damaged somewhere from byte {at} on ({reason}); nothing of it counts. "
-            "Check it with redis-check-rdb, or take a new snapshot"
+            + (self._advice if self.is_newer else "Check it with redis-check-rdb, or take a new snapshot")
         )
 
     # Checksum

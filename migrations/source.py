@@ -21,7 +21,7 @@ from ..schema.fact import Entry
 from ..schema.rule import Finding, Severity
 from .cluster_scan import Cluster
 from .probes import clock_ms, memory, nothing_found, size
-from .rdbfile import RdbFile
+from .rdbfile import NEWEST, RdbFile
 from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
 from .throttle import UNTHROTTLED, Throttle
@@ -153,7 +153,8 @@ class FileSource(Source):
         return sum(file.passed for file in self._files) / sum(file.length for file in self._files)
 
     def remarks(self) -> list[Finding]:
-        return [remark for file in self._files for remark in unread_keys(file.path, file.announced, file.keys)]
+        newer = [remark for file in self._files for remark in newer_version(file)]
+        return [*newer, *(remark for file in self._files for remark in unread_keys(file.path, file.announced, file.keys))]
 
     def nothing_found(self) -> KeyspaceNotFound:
         address = self.address
@@ -199,7 +200,15 @@ def unread_keys(path: str | Path, announced: int, keys: int) -> list[Finding]:
     unread = announced - keys
     if unread <= 0:
         return []
-    are = "key of {} is a stream or of a module, which is" if unread == 1 else "keys of {} are streams or of modules, which are"
+    are = "key of {} is a stream, an array or of a module" if unread == 1 else "keys of {} are streams, arrays or of modules"
     return [
-        Finding("RDB-1", Severity.INFO, None, "", None, f"{unread} {are.format(path)} not read; no queue keeps jobs in these")
+        Finding("RDB-1", Severity.INFO, None, "", None, f"{unread} {are.format(path)}: not read; no queue keeps jobs in these")
     ]
+
+
+def newer_version(file: RdbFile) -> list[Finding]:
+    """The remark that a newer server has written a file than ferryman knows; nothing for any other file."""
+    if not file.is_newer:
+        return []
+    detail = f"{file.path} has RDB version {file.version}; ferryman knows 1 to {NEWEST}, and each record that it has read"
+    return [Finding("RDB-2", Severity.WARNING, None, "", None, detail)]

@@ -82,15 +82,22 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
     Raises ServerError naming the address, UsageError for one that can't be read.
     """
     if not is_brief(address):
-        with open_source(address) as source:
-            now_ms = source.clock_ms()
-        statuses = LocalEngine().queues(address, now_ms)
+        statuses = _from_jobs(address)
     elif address.family == DEFAULT_FAMILY:
         with open_broker(address, **patience(address)) as broker:
             return _from_scripts(broker, chosen)
     else:
         _, statuses = count(address, **patience(address)) or (0, [])
+        if not (statuses or chosen):
+            statuses = _from_jobs(address)  # which fails where no key of the keyspace exists
     return {status.queue: of_status(status) for status in statuses if not chosen or status.queue in chosen}
+
+
+def _from_jobs(address: Address) -> list[QueueStatus]:
+    """The numbers by reading every job. Raises KeyspaceNotFound, and as ``look`` does."""
+    with open_source(address) as source:
+        now_ms = source.clock_ms()
+    return LocalEngine().queues(address, now_ms)
 
 
 def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exception], dict[str, int]]:

@@ -211,8 +211,9 @@ class KeyFamily(ABC):
         return ()
 
     def other_prefixes(self, totals: Totals) -> Collection[str]:
-        """The prefixes whose keyspaces hold everything that was read; nothing if the given prefix has keys of its own.
+        """What follows the prefix in those of the keyspaces that hold everything that was read.
 
+        Nothing if the given prefix has keys of its own.
         For a family whose prefix may be empty: without the right one, its keys cover those of other prefixes.
         """
         return ()

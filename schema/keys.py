@@ -119,6 +119,11 @@ class PrefixFinder:
         yield from dict.fromkeys(match["prefix"] for match in found if match)
 
 
+def longer_prefixes(prefixes: Iterable[str], prefix: str) -> list[str]:
+    """What follows ``prefix`` in those of the prefixes that begin with it and are longer."""
+    return [other.removeprefix(prefix) for other in prefixes if other != prefix and other.startswith(prefix)]
+
+
 def hash_tag(key: bytes) -> bytes:
     """What a Redis Cluster looks at to choose a key's slot: the first ``{…}`` that is not empty, or else the whole name."""
     start = key.find(b"{")

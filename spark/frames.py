@@ -80,7 +80,7 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
 
     ``now_ms``: the moment that rules compare with, by default the server's clock. ``work``: the folder for the files, which all
     executors must be able to reach; by default a temporary one on this machine that goes when the process ends.
-    Raises UsageError for a wrong URL and ServerError when the server fails.
+    Raises UsageError for a wrong URL, KeyspaceNotFound where no key of the keyspace exists, ServerError when the server fails.
     """
     if work is not None and storage.is_url(work):
         raise UsageError(f"{work}: tables are in files that Spark itself reads: let work name a path that all executors have")
@@ -92,8 +92,6 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     preflight.check(spark, folder)
     # Who asks for facts wants those of all jobs.
-    return Frames(
-        spark,
-        take(SparkRunner(spark), address, now, storage.join(folder, "facts"), task_count(address), prefiltering=False),
-        folder,
-    )
+    snapshot = take(SparkRunner(spark), address, now, storage.join(folder, "facts"), task_count(address), prefiltering=False)
+    snapshot.require_content()
+    return Frames(spark, snapshot, folder)

@@ -44,7 +44,7 @@ class Kombu(KeyFamily):
     injectable = faults.INJECTABLE
     parameters = PARAMETERS
     finds_by_id = False
-    ambiguous_roles = frozenset({reader.UNCLAIMED, reader.OTHER})
+    ambiguous_roles = frozenset({reader.UNCLAIMED, reader.OTHER, reader.ELSEWHERE})
 
     read = staticmethod(reader.read)
     other_prefixes = staticmethod(reader.other_prefixes)

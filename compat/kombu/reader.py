@@ -19,6 +19,7 @@ from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
 from ...schema.job import Job, State
+from ...schema.keys import longer_prefixes
 from ...schema.memo import remember_last
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
@@ -90,9 +91,9 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
                 )
         elif entry.redis_type == "set":
             # The binding table of another keyspace: lists under its prefix are not of this one.
-            others = tuple(to_bytes(other) for other in PREFIX_FINDER.prefixes(entry.key, "set"))
+            others = longer_prefixes(PREFIX_FINDER.prefixes(entry.key, "set"), prefix)
             if others:
-                yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=others)
+                yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=tuple(map(to_bytes, others)))
         return
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
         yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
@@ -115,6 +116,9 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
 OTHER = "other"
 """Role of a fact about a binding table under another prefix."""
 
+ELSEWHERE = "elsewhere"
+"""Role of a fact about a list whose messages were sent to the end of its name: the rest may be another prefix."""
+
 HELD_UNDER = "held under"
 """The registry of prefixes whose hash or index of unacked messages was read, "" for the keyspace's own."""
 
@@ -134,8 +138,9 @@ _LONG_NUMBER = re.compile("[0-9]{4}|[0-9a-f]{8}")
 
 
 def _other_prefix(key: bytes, prefix: str, end: bytes) -> str | None:
-    """The prefix under which this would be the usual name; None for any other name."""
-    return to_text(key[: -len(end)]) if key.endswith(end) and key != to_bytes(prefix) + end else None
+    """What follows ``prefix`` in the prefix under which this would be the usual name; None for any other name."""
+    start = len(to_bytes(prefix))
+    return to_text(key[start : -len(end)]) if key.endswith(end) and len(key) > start + len(end) else None
 
 
 def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, certain: bool) -> Iterator[Fact]:
@@ -152,6 +157,9 @@ def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, cert
     items = [(raw, _decoded(raw)) for raw in entry.value]
     messages = [message for _, message in items if message is not None]
     if messages and all(is_meant_elsewhere(message.exchange, message.routing_key, queue) for message in messages):
+        others = {queue.removesuffix(message.routing_key) for message in messages}
+        if len(others) == 1:
+            yield about(FactKind.TOKEN, ELSEWHERE, values=tuple(map(to_bytes, others)))
         return
     if not (certain or messages or queue == DEFAULT_QUEUE or any(looks_like_message(raw) for raw in entry.value)):
         return
@@ -270,6 +278,8 @@ def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
             totals.count("permanent")
         case _ if fact.role == OTHER:
             totals.name("other prefixes", map(to_text, fact.values))
+        case _ if fact.role == ELSEWHERE:
+            totals.name(ELSEWHERE, map(to_text, fact.values))
         case "control":
             if is_reply(queue):
                 totals.count_and_sample("replies", to_text(fact.key), "lasting" if fact.ttl_ms is None else "expiring")
@@ -338,14 +348,16 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
 
 
 def is_foreign(view: View, totals: Totals) -> bool:
-    """Whether a message belongs to a keyspace under another prefix, which has binding tables of its own."""
+    """Whether a message belongs to a keyspace under another prefix, as binding tables or lists under that prefix say."""
+    if view.other_prefix is not None and view.other_prefix in totals.names.get(ELSEWHERE, ()):
+        return True
     others = totals.names.get("other prefixes", ())
     return bool(others) and (view.other_prefix in others or bindings.is_of_another_prefix(view.queue, totals))
 
 
 def other_prefixes(totals: Totals) -> Collection[str]:
     """See KeyFamily.other_prefixes. A keyspace of its own has a binding, a list with messages, or unacked messages."""
-    others = totals.names.get("other prefixes", set[str]())
+    others = totals.names.get("other prefixes", set[str]()) | totals.names.get(ELSEWHERE, set[str]())
     lists = (parse_bucket_label(label)[0] for measure, label in totals.maxima if measure == "length")
     is_own = (
         totals.names.get("bound")

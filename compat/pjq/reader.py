@@ -14,6 +14,7 @@ from functools import partial
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
 from ...schema.job import Job, State, replaced
+from ...schema.keys import longer_prefixes
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import MAX_INT64
@@ -41,8 +42,9 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     role, named = match.role, match.fields
     if role == "record":
         yield from _record_facts(entry, named["id"])
-        if entry.redis_type != "hash" and (others := tuple(map(to_bytes, PREFIX_FINDER.prefixes(entry.key, entry.redis_type)))):
-            yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=others)
+        others = longer_prefixes(PREFIX_FINDER.prefixes(entry.key, entry.redis_type), prefix)
+        if others:
+            yield Fact(FactKind.TOKEN, OTHER, entry.key, entry.redis_type, values=tuple(map(to_bytes, others)))
         return
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=named["queue"], ttl_ms=entry.ttl_ms)
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):

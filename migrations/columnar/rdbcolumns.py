@@ -24,7 +24,7 @@ from attrs import define
 
 from ...schema.columnar.binary_views import BinaryViews
 from ..rdb_boundary import VALKEY, NoRecord
-from ..rdb_layout import BINARY_ZSET, MODULE, REDIS_STREAMS
+from ..rdb_layout import ARRAY, BINARY_ZSET, HASH_TEMPLATE, MODULE, REDIS_STREAMS
 from ..rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
 from .columns import NO_TTL, Hashes, Lists, Zset
 from .rdbwalk import EXPIRING, FOR_RDBPY, HASH, INVALID, LIST, LONGEST_INTEGER, RECORD, STATE, UNKNOWN, ZSET, walk
@@ -37,8 +37,8 @@ MOST_BYTES = 8 << 20
 MOST_MEMBERS = 10_000
 """Members of a zset that are given out at once."""
 
-UNREAD = frozenset({MODULE, *REDIS_STREAMS})
-"""Type codes of streams and of modules' values."""
+UNREAD = frozenset({MODULE, *REDIS_STREAMS, ARRAY, HASH_TEMPLATE})
+"""Codes of streams, arrays, modules' values and the templates of hashes."""
 DIGITS_OF_SCORE = re.compile(rb"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf)")
 """A score's text of which Python's float makes what every other reader makes."""
 
@@ -100,7 +100,7 @@ def _tables(file: RdbFile, piece: Piece, db: int, now_ms: int, decoded: Decoded)
 
 
 def _after_unread(file: RdbFile, at: int) -> int:
-    """The position after a stream or a module's value. Raises NotAPiece and _NeedsRdbPy."""
+    """The position after what is UNREAD. Raises NotAPiece and _NeedsRdbPy."""
     try:
         if file.dialect.head(file.data, at)[0] in UNREAD:
             return file.dialect.record(file.data, at)

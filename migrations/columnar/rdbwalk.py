@@ -10,7 +10,7 @@ A piece may be a wrong guess, or damaged: any byte may say anything. Compiled co
 function here and in rdbwords.py is told where its bytes end, reads none from there on, believes no size before it has been
 compared with what is left, and writes only where room was made for it.
 
-Only reads. Formats: rdb.c of Redis 6 to 8 and Valkey 9.
+Only reads. Formats: rdb.c of Redis 6 to 8.10 and Valkey 9.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _PACKED = {rdb.ZIPLIST_HASH: HASH, rdb.LISTPACK_HASH: HASH, rdb.ZIPLIST_ZSET: ZS
 _PACKED |= {rdb.QUICKLIST: LIST, rdb.LISTPACK_LIST: LIST}
 _KINDS = {**_PLAIN, **_PACKED, **dict.fromkeys(rdb.REMARKS, REMARK)}
 _LAYOUTS = {**rdb.VALUES, **rdb.REDIS_EXPIRING, VALKEY_HASH: rdb.VALKEY_EXPIRING[rdb.VALKEY_HASH], **rdb.REMARKS}
-# Modules, streams, and what is yet to come.
-_UNKNOWN = [6, rdb.MODULE, *rdb.REDIS_STREAMS, *range(27, 64), *range(0xF0, 0xF4), rdb.EARLY_FUNCTIONS, rdb.MODULE_DATA]
+# Modules, streams, arrays, template hashes, and what is yet to come.
+_UNKNOWN = [6, rdb.MODULE, *rdb.REDIS_STREAMS, *range(rdb.ARRAY, 64), *range(0xF0, 0xF4), rdb.EARLY_FUNCTIONS, rdb.MODULE_DATA]
 LAYOUT = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
 LAYOUT[_UNKNOWN] = UNKNOWN
 for _code, _each in _LAYOUTS.items():

@@ -20,7 +20,7 @@ from ...schema.rule import Finding
 from ..columnar.rdbcolumns import unproven
 from ..fact_reader import NewFactReader
 from ..rdbfile import Decoded, NotAPiece, Piece, RdbFile
-from ..source import open_file, snapshot_paths, unread_keys
+from ..source import newer_version, open_file, snapshot_paths, unread_keys
 from . import Progress, storage
 from .fact_files import WriteFacts
 from .key_rows import KeyRowWriter
@@ -101,7 +101,12 @@ def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> li
     for (name, _), proof in zip(pieces, proofs, strict=True):
         announced[name] += proof.announced
         keys[name] += proof.keys
-    return [remark for name in announced for remark in unread_keys(name, announced[name], keys[name])]
+    remarks = []
+    for name in announced:
+        with RdbFile(name) as file:
+            remarks += newer_version(file)
+        remarks += unread_keys(name, announced[name], keys[name])
+    return remarks
 
 
 def _read_task(

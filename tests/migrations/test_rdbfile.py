@@ -175,7 +175,7 @@ def test_the_time_of_a_snapshot_is_its_own(client: redis.Redis, server: Server, 
 
 
 def test_what_is_no_snapshot_is_said_in_one_line(tmp_path: Path) -> None:
-    for content, words in ((b"", "no RDB file"), (b"PK\x03\x04 a zip", "no RDB file"), (b"REDIS0099", "version 0099")):
+    for content, words in ((b"", "no RDB file"), (b"PK\x03\x04 a zip", "no RDB file"), (b"REDIS0000", "version '0000' is not")):
         path = tmp_path / "file.rdb"
         path.write_bytes(content)
         with pytest.raises(UsageError, match=words):

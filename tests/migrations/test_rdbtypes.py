@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,16 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations import rdbfile
+from ferryman.migrations.engine import Engine
+from ferryman.migrations.engine.memory_engine import MemoryEngine
+from ferryman.migrations.engine.process_engine import ProcessEngine
 from ferryman.migrations.rdb_boundary import REDIS, VALKEY, NoRecord
-from ferryman.migrations.rdbfile import RdbFile
+from ferryman.migrations.rdbfile import HEADER, RdbFile
 from ferryman.migrations.source import open_source
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.fact import Entry
+from ferryman.schema.rule import Finding
 
 from ..support.rdbtypes import codes, fill_expiring, fill_types, knows
 from ..support.servers import GENERATIONS, Server, ServerKind, free_cluster_port, generation
@@ -290,9 +295,63 @@ def test_streams_and_notes_of_redis_8_6_are_passed(tmp_path: Path) -> None:
     assert read(path) == LAST | hashes
 
 
+CONSUMER = b"\x08consumer" + bytes(16)
+STREAM_5 = b"\x1b" + STREAM_4[1:].replace(CONSUMER + b"\x01" + bytes(16), CONSUMER + b"\x00" + b"\x01" + bytes(16))
+"""A group has released its one pending entry."""
+ARRAY = b"".join(
+    (
+        b"\x1c\x05array\x05\x01\x09",  # five items, the next one to be inserted at 9
+        b"\x00\x01" + bytes(8) + b"\x01\x02" + bytes(8) + b"\x02\x03\x03abc" + b"\x07\x00\xc0\x05" + b"\x08\x00\x03xyz",
+    )
+)
+EMPTY_ARRAY = b"\x1c\x05empty\x00\x00"
+TEMPLATE = b"\xf2\x01\x02\x01a\x04name"
+"""The names of two fields, for hashes that name this template."""
+
+
+@pytest.mark.parametrize("version", [b"0014", b"0015"])
+def test_what_redis_8_8_and_8_10_add_is_passed_and_no_data_of_queues(version: bytes, tmp_path: Path) -> None:
+    expiring = b"\xfc" + (10**13).to_bytes(8, "little") + EMPTY_ARRAY
+    hash_record = NOTED + b"\x04\x04hash\x01\x01a\x01b"
+    path = file_of(tmp_path, b"REDIS" + version, TEMPLATE, STREAM_5, ARRAY, hash_record, expiring, STREAM_4)
+    assert read(path) == LAST | {b"hash": ("hash", {b"a": b"b"})}
+    with RdbFile(path) as file:
+        assert file.dialect.end_mark(file.data, HEADER) == len(file.data) - 9
+
+
+ENGINES = pytest.mark.parametrize("engine", [MemoryEngine(), ProcessEngine(tasks=2)], ids=["memory", "processes"])
+
+
+@ENGINES
+def test_a_newer_version_is_read_with_a_warning_if_all_its_records_are_known(tmp_path: Path, engine: Engine) -> None:
+    delivery_info = {"exchange": "", "routing_key": "celery"}
+    message = json.dumps({"body": "", "properties": {"delivery_tag": "t", "delivery_info": delivery_info}}).encode()
+    waiting = b"\x01\x06celery\x01\x80" + len(message).to_bytes(4) + message
+    path = file_of(tmp_path, b"REDIS0016", ARRAY, waiting)
+    findings: list[Finding] = []
+    census = engine.audit(Address.parse(f"ferryman+rdb://{path}?family=kombu"), 0, findings.append)
+    assert census.jobs == 1
+    assert [finding.detail.partition(" ")[2] for finding in findings if finding.rule == "RDB-2"] == [
+        "has RDB version 16; ferryman knows 1 to 15, and each record that it has read"
+    ]
+
+
+@ENGINES
+def test_a_newer_version_with_an_unknown_record_is_refused_with_advice(tmp_path: Path, engine: Engine) -> None:
+    path = file_of(tmp_path, b"REDIS0099", b"\x3a\x03keyabc")
+    with pytest.raises(ServerError) as error:
+        engine.audit(Address.parse(f"ferryman+rdb://{path}?family=kombu"), 0, lambda _: None)
+    assert "the key key (byte 11) is of a type that ferryman does not know (58)" in str(error.value)
+    assert "It has RDB version 99, and this version of ferryman knows 1 to 15" in str(error.value)
+    assert "read the server itself with ferryman://, or use a newer ferryman" in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("header", "record", "words"),
     [
+        (b"REDIS0015", b"\x1e\x03key\x0d" + bytes(13), r"the key key \(byte 11\) is a hash with a template \(HIMPORT\)"),
+        (b"REDIS0015", b"\x20\x03key\x01\x01a\x01b", r"the key key \(byte 11\) is a hash with a template \(HIMPORT\)"),
+        (b"VALKEY081", b"\x1c\x03keyabc", r"the key key \(byte 11\) is of a type that ferryman does not know \(28\)"),
         (b"VALKEY081", b"\x1e\x03keyabc", r"the key key \(byte 11\) is of a type that ferryman does not know \(30\)"),
         (b"VALKEY080", b"\xf3\x04name\x01\x00\x05", "a slot was just being moved to this node"),
         (b"REDIS0010", b"\xf6\x04name\x03lua\x00\x03abc", "as before the release of Redis 7.0"),

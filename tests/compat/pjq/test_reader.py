@@ -248,10 +248,15 @@ def test_keys_of_others_are_left_alone() -> None:
         (b"q:job:1", "hash", {b"type": b"mail"}),
         (b"counter", "string", b"1"),
         (b"jobs_queued", "list", [b"u"]),
-        (b"x:jobs_queued:q", "list", [b"u"]),
     ]
     for key, redis_type, value in values:
         assert list(FAMILY.facts(Entry(key, redis_type, value), "")) == []
+
+
+def test_a_container_under_another_prefix_tells_the_prefix_and_no_job() -> None:
+    [fact] = FAMILY.facts(Entry(b"app:x:jobs_queued:q", "list", [b"u"]), "app:")
+    assert (fact.kind, fact.job_id, fact.values) == (FactKind.TOKEN, None, (b"x:",))
+    assert fact.role in FAMILY.ambiguous_roles
 
 
 def test_a_container_of_the_wrong_type_is_odd_and_never_a_job() -> None:
