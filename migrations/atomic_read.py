@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from redis.crc import key_slot
 
 from ..schema.connection.address import Address, Kind
@@ -25,6 +25,7 @@ from ..schema.text import to_bytes
 from .cluster_scan import Cluster
 from .large_fields import small_fields
 from .long_keys import CHUNK, LIST_CHUNK, scored
+from .reading import read_entries
 from .throttle import UNTHROTTLED, Pace, Throttle
 
 LONGEST_LIST = 100_000
@@ -74,6 +75,30 @@ class AtomicReader:
             for index, replies in zip(bounded, results, strict=True):
                 found[index] = None if replies is None else _merged(_entries(asked[index], replies), parts)
         return found
+
+    def read_apart(self, group: Group) -> tuple[list[Entry], bool] | None:
+        """The same of one group that can't be read at one moment, and whether that is all; None where the server refuses.
+
+        A large set or hash is read in parts, and keys are not compared with each other. Too long a list is not searched.
+        """
+        measured = [(measure, ref.key) for ref in group if (measure := _measure(ref))]
+        with self._nodes(0) as pipe:
+            sizes = _sizes(pipe, measured)
+            large = {key for measure, key in measured if measure != "LLEN" and sizes.get(key, 0) > CHUNK}
+            small = [
+                ref for ref in group if ref.key not in large and (ref.redis_type != "list" or self._is_searchable(ref, sizes))
+            ]
+            parts = small_fields(pipe, small)
+            asked = [_without(ref, parts) for ref in small]
+            (replies,) = self._transact(pipe, [_commands(asked)])
+            entries = None if replies is None else _merged(_entries(asked, replies), parts)
+            if entries is None:
+                return None
+            entries += [_joined(read) for key in sorted(large) if (read := list(_in_parts(pipe, key)))]
+        return entries, len(small) + len(large) == len(group)
+
+    def _is_searchable(self, ref: KeyRef, sizes: Mapping[bytes, int]) -> bool:
+        return _measure(ref) != "LLEN" or self._is_bounded([("LLEN", ref.key)], sizes)
 
     def ask(self, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
         """The replies to the commands of each group, which name one key each; None where the server refuses."""
@@ -132,6 +157,17 @@ def _merged(entries: list[Entry] | None, parts: Mapping[bytes, tuple[bytes, ...]
             fields.setdefault(entry.key, {}).update(entry.value)
     others = [entry for entry in entries if entry.key not in fields]
     return [*others, *(Entry(key, "hash", those) for key, those in fields.items())]
+
+
+def _in_parts(pipe: PipelineConnection, key: bytes) -> Iterator[Entry]:
+    return itertools.chain.from_iterable(read_entries(pipe, [key]))
+
+
+def _joined(entries: Sequence[Entry]) -> Entry:
+    """The parts of one set or hash as one entry."""
+    if entries[0].redis_type == "hash":
+        return evolve(entries[0], value={name: value for entry in entries for name, value in entry.value.items()})
+    return evolve(entries[0], value=list(dict.fromkeys(itertools.chain.from_iterable(entry.value for entry in entries))))
 
 
 def _key_of(command: Command) -> bytes:

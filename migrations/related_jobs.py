@@ -62,11 +62,19 @@ class RelatedReader:
                 break
             asked |= {name: refs[name] for name in names}
             read = self.reader.read([list(refs[name]) for name in names])
+            for index, entries in enumerate(read):
+                if entries is None:
+                    apart = self.reader.read_apart(list(refs[names[index]]))
+                    if apart is None or not apart[1]:
+                        unread.add(names[index])
+                    read[index] = apart and apart[0]
             for name, entries in zip(names, self._ranked(read) if self.with_ranks else read, strict=True):
                 if entries is None:
-                    unread.add(name)
                     continue
                 builder = SubjectBuilder(family)
+                if name in unread:  # what is known of its place was not read again
+                    for fact in found[name].facts:
+                        builder.add(fact)
                 for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, keyspace.prefix)):
                     builder.add(fact)
                     others += [fact] if fact.job_id is None else []

@@ -105,19 +105,28 @@ def topic_pattern(routing_key: str) -> str:
     return "^" + r"\.".join({"*": r"[^\.]+", "#": ".*?"}.get(word, word) for word in words) + "$"
 
 
-def bucket_of(queue: str, totals: Totals) -> tuple[str, int] | None:
-    """The queue and the bucket of a list whose name holds another separator than the usual one; None for any other list.
+def bucket_of(queue: str, step: int, totals: Totals) -> tuple[str, int] | None:
+    """The queue and the bucket of a list whose name is not the usual one; None for any other list.
 
+    Either its name has another separator, or it is a bucket as kombu 4.6.8 named it. ``step``: the bucket by the usual separator.
     Of messages that were sent by name, the list itself tells (``reader.py``); here a binding table had to.
     """
     bound = totals.names.get("bound", ())
     if queue in bound:
         return None
+    if step:
+        unbraced = without_braces(queue)
+        return None if unbraced is None or unbraced not in bound else (unbraced, step)
     for sep in sorted(totals.names.get(SEPARATORS, ())):
         name, _, step = queue.rpartition(sep)
         if name in bound and _STEP.fullmatch(step):
             return name, int(step)
     return None
+
+
+def without_braces(queue: str) -> str | None:
+    """The queue whose priority buckets kombu 4.6.8, and no other version, kept in lists with this name in braces."""
+    return queue[1:-1] if len(queue) > 2 and queue[0] == "{" and queue[-1] == "}" else None
 
 
 def is_of_another_prefix(queue: str, totals: Totals) -> bool:

@@ -18,7 +18,7 @@ from ...schema.prefilter import Item, JobGroup, Member, Prefilter
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..timestamps import parse_timestamp
-from .bindings import bucket_of, is_of_another_prefix
+from .bindings import bucket_of, is_of_another_prefix, without_braces
 from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, bucket_label, is_control, layout
 from .passthrough import HEADER
 from .reader import is_meant_elsewhere, looks_like_message
@@ -47,12 +47,18 @@ class KombuPrefilter(Prefilter):
         if int(step) not in self._settings.steps:
             return None  # whether these are other steps, the priorities of all of them tell
         messages = list(map(_envelope_in, entry.value))
+        if step != "0" and any(each is not None and each.routing_key == without_braces(queue) for each in messages):
+            return None  # in a bucket of kombu 4.6.8
         for raw, message in zip(entry.value, messages, strict=True):
             if message is None and not _states_by_itself(raw, queue, is_certain):
                 return None
             if message is None or message.exchange or message.routing_key == queue:
                 continue
-            if queue.startswith(message.routing_key) or is_meant_elsewhere("", message.routing_key, queue):
+            if (
+                queue.startswith(message.routing_key)
+                or without_braces(queue) == message.routing_key
+                or is_meant_elsewhere("", message.routing_key, queue)
+            ):
                 return None  # in a bucket whose name holds another separator, or of a keyspace under another prefix
         items = [None if message is None else self._item(message, queue) for message in messages]
         known = [(index, each) for index, (each, item) in enumerate(zip(messages, items, strict=True)) if each and item]
@@ -73,7 +79,11 @@ class KombuPrefilter(Prefilter):
         return Subject(tag, queue, (fact,), prefiltered=True)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
-        return not is_of_another_prefix(queue, totals) and bucket_of(queue, totals) is None
+        return (
+            not is_of_another_prefix(queue, totals)
+            and bucket_of(queue, 0, totals) is None
+            and bucket_of(queue, 1, totals) is None
+        )
 
     def _list(self, key: bytes) -> tuple[str, str, bool] | None:
         """The queue and the bucket of a list, and whether its name alone proves that it is one; None for any other key."""

@@ -150,6 +150,8 @@ def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, cert
         if found is not None:
             queue, sep, step = found
             yield Fact(FactKind.REGISTRY, "separator", entry.key, entry.redis_type, values=(to_bytes(sep),))
+    elif step != "0" and _is_unbraced(queue, entry.value):
+        queue = bindings.without_braces(queue) or queue
     about = partial(Fact, key=entry.key, redis_type=entry.redis_type, queue=queue, ttl_ms=entry.ttl_ms)
     if is_control(queue):
         yield about(FactKind.TOKEN, "control", values=(b"%d" % len(entry.value),))
@@ -176,6 +178,15 @@ def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, cert
             yield about(FactKind.NOTE, "copy", job_id=tag, index=index)
     if proven and int(step) not in settings.steps:
         yield Fact(FactKind.REGISTRY, "step", entry.key, entry.redis_type, values=(step.encode(),))
+
+
+def _is_unbraced(queue: str, items: Sequence[bytes]) -> bool:
+    """Whether all messages that were sent by name were sent to this name without its braces, by kombu 4.6.8."""
+    unbraced = bindings.without_braces(queue)
+    if unbraced is None:
+        return False
+    messages = [message for message in map(_decoded, items) if message is not None]
+    return {message.routing_key for message in messages if message.exchange == ""} == {unbraced}
 
 
 _LANE = re.compile(r"(.*\D)([1-9][0-9]{0,8})", re.DOTALL)
@@ -310,7 +321,7 @@ def _bucket_spans(totals: Totals) -> BucketSpans:
     for (measure, label), length in totals.maxima.items():
         if measure == "length":
             queue, step = parse_bucket_label(label)
-            queue, step = bucket_of(queue, totals) or (queue, step)
+            queue, step = bucket_of(queue, step, totals) or (queue, step)
             lengths[queue].append((step, length))
     spans = {}
     for queue, buckets in lengths.items():
@@ -337,7 +348,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     steps, settings = steps_of(keyspace), settings_of(keyspace)
     step = view.step(steps)
     if view.waiting:
-        queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
+        queue, step = bucket_of(queue, step, keyspace.totals) or (queue, step)
     record, bound = view.record(view.message), known.by_queue.get(queue, ())
     position = _position(view, queue, step, keyspace.totals)
     # A bucket that only messages prove is remembered: a target does not have it unless its URL says so.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 import redis
 from attrs import evolve
+from ferryman.migrations.atomic_read import LONGEST_LIST
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.long_keys import CHUNK
+from ferryman.operations.lookup import lookup
 from ferryman.operations.pages import Cursor, page
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
@@ -65,6 +70,39 @@ def test_pages_have_the_jobs_of_the_whole_keyspace_in_their_order(server: Server
         assert sorted(job.id for job in backwards) == sorted(job.id for job in expected)
         paged += len(seen)
     assert paged > len(jobs) / 5
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_jobs_with_ten_thousand_more_fields_are_on_pages_and_found_by_id(server: Server, client: redis.Redis, name: str) -> None:
+    family = get_family(name)
+    store(client, family, family.default_prefix, list(family.generate(40, 5, NOW)), NOW)
+    address = Address.parse(server.url(family=name))
+    ids = {job.id for job in LocalEngine().jobs(address, NOW)}
+    for key in client.keys("*"):
+        if client.type(key) == b"hash" and any(key.endswith(job_id.encode()) for job_id in ids):
+            client.hset(key, mapping={f"more-{number}": "x" for number in range(CHUNK + 1)})
+    jobs = list(LocalEngine().jobs(address, NOW))
+    assert len(jobs) == len(ids)
+    for queue, state in {(job.queue, job.state) for job in jobs}:
+        found = _pages(address, queue, state, 7)
+        if found is not None:
+            assert {job.id for job in found} == {job.id for job in jobs if (job.queue, job.state) == (queue, state)}
+    found_by_id = lookup(address, [job.id for job in jobs], now_ms=NOW)
+    if family.finds_by_id:
+        assert found_by_id is not None
+        assert {each.job.id for each in found_by_id.jobs} == ids
+
+
+def test_a_list_too_long_to_be_searched_has_pages(server: Server, client: redis.Redis) -> None:
+    ids = [str(UUID(int=number)) for number in range(LONGEST_LIST + 1)]
+    client.lpush("jobs_queued:mail", *ids)
+    for job_id in (*ids[:3], *ids[-3:]):
+        client.hset(job_id, mapping={"json": json.dumps({"job_uuid": job_id, "queue_name": "mail"}), "created_at": "1.0"})
+    address = Address.parse(server.url(family="pjq"))
+    for newest, expected in ((False, ids[:3]), (True, ids[:-4:-1])):
+        found = page(address, "mail", State.WAITING, 3, newest=newest, now_ms=NOW)
+        assert found is not None
+        assert [job.id for job in found.jobs] == expected
 
 
 def test_a_cursor_that_no_page_has_named_is_refused() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
+from ....schema.totals import Totals
 from ...rulebook import Rulebook
 from ..bindings import bucket_of, is_of_another_prefix
 from ..keys import SEP, bucket_key, layout, parse_bucket_label, settings_of, steps_of
@@ -26,12 +27,16 @@ book: Rulebook[View] = Rulebook(view_of)
 def is_consumed(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for queue in totals.labels("sent by name"):
-        is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or bucket_of(queue, totals)
+        is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or _is_bucket(queue, totals)
         if not totals.sums["sent by name", queue] and not is_known:
             detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
             yield Violation(
                 f"{detail}, and none was sent to it by name: a renamed queue?", bucket_key(keyspace.prefix, queue, 0), queue
             )
+
+
+def _is_bucket(queue: str, totals: Totals) -> bool:
+    return any(bucket_of(queue, step, totals) for step in (0, 1))
 
 
 def _waiting(keyspace: Keyspace, queue: str) -> int:
@@ -67,7 +72,7 @@ def bucket_is_read(keyspace: Keyspace) -> Iterator[Violation]:
     settings, steps = settings_of(keyspace), steps_of(keyspace)
     for (measure, label), length in sorted(keyspace.totals.maxima.items()):
         queue, step = parse_bucket_label(label) if measure == "length" else ("", 0)
-        queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
+        queue, step = bucket_of(queue, step, keyspace.totals) or (queue, step)
         if step not in steps and not is_of_another_prefix(queue, keyspace.totals):
             detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
             yield Violation(detail, bucket_key(keyspace.prefix, queue, step, settings), queue)
