@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from attrs import evolve
-
 from ...schema.live import ForeignDelivery
 from ...schema.native.scripts.results import Delivery, Taken
 from ..celery.consuming_worker import ConsumingWorker
@@ -52,8 +50,6 @@ class ForeignTakes:
         self._acks = channel.acks
         self._consumer_id = channel.consumer_id
         self._foreign = foreign
-        self._passed_by: set[str] = set()
-        """Queues that are known to hold jobs which nobody here takes."""
 
     def room(self, room: int, worker: ConsumingWorker, pending: int) -> int:
         """How many jobs a worker may take now. ``room``: what its prefetch limit allows; ``pending``: not handed out yet."""
@@ -82,10 +78,6 @@ class ForeignTakes:
         )
         if consumer.no_ack and taken.jobs:
             self._session.link.run(foreign.family.ack(name, self._consumer_id, [job.id for job in taken.jobs]))
-        is_passed_by = not taken.jobs and name not in self._passed_by and foreign.passes_by(name, known)
-        if is_passed_by and self._session.link.run(foreign.family.size(name)).waiting:
-            self._passed_by.add(name)
-            taken = evolve(taken, unknown=(*taken.unknown, name))
         for task in taken.unknown:
             warn_once(f"jobs of task {task!r} in queue {name!r} are left to others: this worker knows no such task")
         return taken

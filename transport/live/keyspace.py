@@ -121,10 +121,6 @@ class ForeignKeyspace:
             cached = self._known[name] = (tasks, known)
         return cached[1]
 
-    def passes_by(self, queue: str, known: Collection[str] | None) -> bool:
-        """Whether a consumer takes none of the jobs that the other system's own producers put here: their task is the queue's."""
-        return not self.family.has_names and known is not None and str(queue) not in known
-
 
 def _is_control(queue: str) -> bool:
     return queue.endswith(PIDBOX) or queue == EVENTS or queue.startswith(f"{EVENTS}.")

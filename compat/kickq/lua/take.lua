@@ -10,7 +10,8 @@
 -- ARGV[9]   bytes of documents that the reply may have
 -- ARGV[10]   '1': only jobs of the tasks that follow
 -- ARGV[11…]  tasks
--- Result    {now, next event ms, {}, {id, lapses, itemData, ferryman or ''} …}; the next event is now if there is more to take
+-- Result    {now, next event ms, {task left for others, …}, {id, lapses, itemData, ferryman or ''} …}; the next event is now if there
+--           is more to take
 --
 -- What no worker can run is left as kickq's own leaves it: out of the list, its record as it was. Jobs of other tasks stay where
 -- they are. Where those are more than MAX_PER_CALL, a call also looks at a part of the list that changes every second.
@@ -24,14 +25,19 @@ local CHUNK = 20
 
 local wanted = set_from(11)
 
--- Whether a job is for this consumer: its task is the one in what Celery knows of it, or else that of the queue.
+-- Whether a job is for this consumer: its task is the one in what Celery knows of it, or else that of the queue. Notes the task if it
+-- is not.
 local function is_wanted(extra)
   if ARGV[10] ~= '1' then
     return true
   end
   local known = extra and parsed(extra)
   local task = type(known) == 'table' and known.task
-  return wanted[type(task) == 'string' and task or queue]
+  task = type(task) == 'string' and task or queue
+  if not wanted[task] then
+    note_unknown(task)
+  end
+  return wanted[task]
 end
 
 local chosen, gone, seen, used, is_full = {}, {}, {}, 0, false
@@ -92,7 +98,7 @@ return reply_of(function()
       look_from((1 + math.floor(now / 1000) % math.ceil(rest / MAX_PER_CALL)) * MAX_PER_CALL)
     end
   end
-  local taken = {now, 0, {}}
+  local taken = {now, 0, unknown}
   for _, job in ipairs(chosen) do
     begin_run(queue, consumer, job, now)
     call('LREM', LIST, 1, job.id)

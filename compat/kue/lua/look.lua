@@ -12,13 +12,21 @@ for _, state in ipairs({'inactive', 'delayed', 'active', 'complete', 'failed'}) 
   TYPES['jobs:' .. state] = 'zset'
 end
 
--- A key under the prefix in a keyspace that has nothing of kue's.
+-- What the add-ons kue-scheduler and kue-unique keep under the prefix, also while no job has been created yet.
+local function is_of_add_on(key)
+  local name = string.sub(key, #P + 1)
+  return string.sub(name, 1, 10) == 'scheduler:' or name == 'unique:jobs'
+end
+
+-- A key under the prefix in a keyspace that has nothing of kue's, or of its add-ons.
 local function stranger()
   local cursor = '0'
   for _ = 1, LOOKED_AT do
     local found = call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', LOOKED_AT)
-    if found[2][1] then
-      return found[2][1]
+    for _, key in ipairs(found[2]) do
+      if not is_of_add_on(key) then
+        return key
+      end
     end
     cursor = found[1]
     if cursor == '0' then

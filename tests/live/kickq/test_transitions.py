@@ -389,6 +389,20 @@ def test_only_jobs_of_the_tasks_that_a_consumer_knows_are_given(client: redis.Re
     assert [(job.id, job.extra) for job in kickq.take("mail", 9, now=T0)] == [("1", b'{"task":"other"}')]
 
 
+def test_take_names_the_tasks_of_the_jobs_that_it_leaves_to_others_and_nothing_for_an_empty_queue(client: redis.Redis) -> None:
+    live = KickqLive("kickq")
+
+    def left_by(task: str) -> tuple[str, ...]:
+        return run(client, live.take("mail", "consumer", 9, 10_000, tasks=[task], now=T0)).unknown
+
+    assert left_by("mine") == ()
+    put(client, extra=b'{"task":"mine"}')
+    assert left_by("mine") == ()
+    put(client, extra=b'{"task":"other"}')
+    put(client)
+    assert sorted(left_by("mine")) == ["mail", "other"]
+
+
 def test_a_job_behind_thousands_for_others_is_found(client: redis.Redis, kickq: KickqClient) -> None:
     live = KickqLive("kickq")
     for _ in range(2500):

@@ -123,6 +123,23 @@ def test_what_can_not_be_served_is_refused_with_the_reason(world: World, spoil: 
 
 
 @pytest.mark.parametrize(
+    "fill",
+    [
+        lambda client: client.psetex("q:scheduler:8b1f", 120_000, ""),
+        lambda client: client.mset({f"q:scheduler:data:{number}": '{"type":"report"}' for number in range(500)}),
+        lambda client: client.hset("q:unique:jobs", "daily", "7"),
+    ],
+    ids=["kue-scheduler", "many schedules", "kue-unique"],
+)
+def test_a_keyspace_in_which_only_add_ons_of_kue_have_keys_is_served(world: World, fill: Callable[[redis.Redis], Any]) -> None:
+    fill(world.client)
+    assert world.send(world.live.look()) is None
+    world.client.set("q:other", "x")
+    with pytest.raises(KeyspaceRefused, match=r"q:other.*is none of it"):
+        world.send(world.live.look())
+
+
+@pytest.mark.parametrize(
     ("rights", "missing"),
     [
         ("~q:* ~promotion:lock ~activeJobsTTL:lock &q:events", None),
