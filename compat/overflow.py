@@ -28,6 +28,9 @@ FIELD = b"ferryman"
 NAMES = frozenset({"as_of", "fields", "extra"})
 """What the text says: always the first, and one of the others at least."""
 
+TRACE = "migration"
+"""The part of ``extra`` in which a migration notes the state that it found."""
+
 LASTING = frozenset({"id", "name", "tags", "depends_on", "unique_key", "history"})
 """Canonical fields that stay true whatever a system does that has no notion of them."""
 
@@ -74,6 +77,11 @@ class Overflow:
         extra = {name: _OBJECT(own) for name, own in _OBJECT(values.get("extra", {})).items()}
         return cls(fields, extra, None if as_of is None else to_bytes(as_of))
 
+    @property
+    def is_only_a_trace(self) -> bool:
+        """Whether it says nothing of the job but in which state a migration found it."""
+        return not self.fields and self.extra.keys() <= {TRACE}
+
     def note(self, family: str) -> Mapping[str, Any]:
         """What the family itself had to say of the record."""
         note: Mapping[str, Any] = self.extra.get(family, {})
@@ -109,6 +117,24 @@ def is_ours(raw: bytes) -> bool:
 
 def _has_our_names(values: Mapping[str, Any]) -> bool:
     return "as_of" in values and len(values) > 1 and values.keys() <= NAMES
+
+
+def is_displaced(overflow: Overflow, own: bytes | None) -> bool:
+    """Whether an overflow gives way to the application's own field of this name, because it says nothing of the job itself."""
+    return own is not None and not is_ours(own) and overflow.is_only_a_trace
+
+
+def without_displaced_trace(job: Job, family: str, own_field: Callable[[Job], tuple[bytes | None, bytes | None]]) -> Job:
+    """The job without the trace of a migration, where the application's own field has displaced it in the record.
+
+    ``own_field``: what the job says of the field FIELD, and what its record has there.
+    """
+    if TRACE not in job.extra or family not in job.extra:
+        return job
+    own, written = own_field(job)
+    if own is None or own != written or is_ours(own):
+        return job
+    return replaced(job, extra={name: each for name, each in job.extra.items() if name != TRACE})
 
 
 def why_unreadable(raw: bytes | None, read: Callable[[bytes], object] = Overflow.decode) -> str | None:

@@ -23,7 +23,7 @@ from ...schema.errors import MalformedValue
 from ...schema.frozen import frozen
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
-from ..overflow import FIELD, Overflow
+from ..overflow import FIELD, Overflow, is_displaced
 from ..passthrough import optional, plain_score
 from .keys import WORDS, MemberFormat, is_borrowed
 from .record import Record, is_readable, lost, readable, standard
@@ -150,7 +150,9 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: b
     if not has_own_id:
         missing = {"id": job.id, **missing}
     overflow = Overflow.of(job, missing, NAME, as_of)
-    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
+    if overflow is None or is_displaced(overflow, record.fields.get(FIELD)):
+        return record
+    return evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
 def _has_overflow_id(stored: Record) -> bool:

@@ -21,6 +21,7 @@ from ...schema.job import Job, State, replaced
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
+from ..overflow import FIELD, without_displaced_trace
 from ..scripts import script
 from .keys import WORDS, keeps_id, layout, number_for, padded, valid_id
 from .passthrough import NAME, Passthrough, with_overflow
@@ -65,7 +66,9 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
 
 
 def expressed(job: Job) -> Job:
-    """The job without the fields that kue's workers can't read: they are left out of the hash."""
+    """The job without what the hash leaves out: fields that kue's workers can't read, and a trace that an application's field
+    displaces."""
+    job = without_displaced_trace(job, NAME, _own_field)
     if NAME not in job.extra or all(is_readable(name, raw) for name, raw in Passthrough.of(job).fields.items()):
         return job
     passthrough = Passthrough.of(job)
@@ -73,6 +76,12 @@ def expressed(job: Job) -> Job:
     own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}
     return replaced(job, extra={**others, NAME: own} if own else others)
+
+
+def _own_field(job: Job) -> tuple[bytes | None, bytes | None]:
+    passthrough = Passthrough.of(job)
+    record = record_for(job, _written_state(job, passthrough), passthrough)
+    return passthrough.fields.get(FIELD), record.fields.get(FIELD)
 
 
 # What is stored
