@@ -37,9 +37,10 @@ from . import (
     queues,
 )
 from .failures import NotAllowed, failure
-from .guard import Guard, Sessions, Visitor
+from .guard import Guard, Visitor
 from .live import Looks, streamed
 from .records import ActionLog
+from .sessions import Sessions
 from .settings import Settings
 from .view import Shared, View
 
@@ -100,7 +101,7 @@ def shown(page: Page) -> Endpoint:
 
 
 def sent(page: Page) -> Endpoint:
-    """A page that a form is sent to: with the form's token, unless a header has told who sends it."""
+    """A page that a form is sent to: with the form's token, unless a program sends it with a token of the page."""
 
     async def endpoint(request: Request) -> Response:
         body = bytearray()
@@ -116,7 +117,7 @@ def sent(page: Page) -> Endpoint:
 def _with_token(page: Page) -> Page:
     def checked(view: View) -> Response:
         visitor: Visitor = view.visitor
-        if not visitor.by_header and not view.shared.sessions.fits(view.sent.get("form_token", ""), visitor):
+        if visitor.session is not None and not view.shared.sessions.fits(view.sent.get("form_token", ""), visitor.form_token):
             raise NotAllowed("this form is too old, or was not sent from this page: reload the page and try again")
         return page(view)
 

@@ -1,30 +1,32 @@
-"""Guard: stands before every route. Checks the Host header, who asks, and for a POST that the page itself has sent it; adds the
-headers by which browsers let no other site near. ``app.py`` puts it there.
+"""Guard: runs before every route. It checks the Host header, identifies the visitor, and refuses a form that another site sent.
+It adds the headers that tell browsers to keep other sites away. ``app.py`` installs it.
 
 A visitor is known by a token (``/login``, then a signed cookie; or ``Authorization: Bearer``), by a reverse proxy's header, or,
-where neither is asked for, by having reached the port. The cookie also carries what form tokens are made of. All comparisons of
-secrets take the same time whatever is wrong.
+where the page asks for neither, because the visitor could reach the port. Any other ``Authorization`` header is meant for the
+proxy, and ignored here.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
-import time
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
+import click
+from anyio import sleep
 from attrs import define, field, frozen
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...schema.text import show
+from .sessions import Session, Sessions
 from .settings import Role, Settings
 
-SESSION_S = 12 * 3600
-"""A login lasts so long."""
+PAUSE_S = 0.5
+"""Seconds before a wrong token is refused."""
+MOST_LOGGED = 100
+"""Characters of a header in the log."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -51,66 +53,16 @@ class Visitor:
     user: str
     """For the audit log: the proxy's name of the user, or the role."""
     role: Role | None
-    """None: nobody that is known."""
-    nonce: str
+    """None: the visitor must log in first."""
+    session: Session | None
+    """None: a program that sends its token with each request. No browser sends that for another site: it needs no form token."""
     form_token: str = field(repr=False)
     """What each form must send."""
-    by_header: bool = False
-    """By a header that no browser sends for another site: no form token is needed."""
-
-
-@define
-class Sessions:
-    """Makes and checks the signed cookies. Who changes the tokens ends all sessions."""
-
-    settings: Settings
-    _key: bytes = field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        tokens = "\0".join(f"{role}={token}" for role, token in sorted(self.settings.tokens.items()))
-        self._key = hashlib.sha256(f"ferryman ui\0{tokens}".encode()).digest() if tokens else secrets.token_bytes(32)
 
     @property
-    def cookie(self) -> str:
-        """The cookie's name: cookies know no ports, so two pages on one host need two."""
-        return f"ferryman-ui-{self.settings.port}"
-
-    def new(self, role: Role | None) -> str:
-        """A cookie's value, good for SESSION_S."""
-        words = f"{secrets.token_urlsafe(16)}.{role or '-'}.{int(time.time()) + SESSION_S}"
-        return f"{words}.{self._signed(words)}"
-
-    def read(self, value: str) -> tuple[str, Role | None] | None:
-        """The nonce and the role of a cookie; None of one that is forged or over."""
-        words, _, signature = value.rpartition(".")
-        if not hmac.compare_digest(self._signed(words).encode(), signature.encode("utf-8", "replace")):
-            return None
-        nonce, role, expires = words.split(".")
-        return None if int(expires) < time.time() else (nonce, None if role == "-" else Role(role))
-
-    def form_token(self, nonce: str, user: str) -> str:
-        """What the forms of this session carry."""
-        return self._signed(f"form\0{nonce}\0{user}")
-
-    def fits(self, form_token: str, visitor: Visitor) -> bool:
-        """Whether a form was made for this session."""
-        return hmac.compare_digest(form_token.encode("utf-8", "replace"), visitor.form_token.encode())
-
-    def role_of(self, token: str) -> Role | None:
-        """The role that a token gives."""
-        found = None
-        for role, secret in self.settings.tokens.items():
-            if hmac.compare_digest(secret.encode(), token.encode("utf-8", "replace")):
-                found = role
-        return found
-
-    def set_cookie(self, value: str, *, secure: bool, seconds: int = SESSION_S) -> str:
-        """The header that gives a browser this cookie."""
-        flags = "; Secure" if secure else ""
-        return f"{self.cookie}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{flags}"
-
-    def _signed(self, words: str) -> str:
-        return hmac.new(self._key, words.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    def nonce(self) -> str:
+        """What the notices of this visitor are kept under; empty for a program, which has no next page."""
+        return self.session.nonce if self.session else ""
 
 
 @define
@@ -126,7 +78,9 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        secure = scope.get("scheme") == "https" or headers.get("x-forwarded-proto") == "https"
+        # Proxies that forward to further proxies list the schemes; the first is the browser's.
+        forwarded = headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+        secure = "https" in (scope.get("scheme"), forwarded)
         cookies: list[str] = []
 
         async def guarded(message: Message) -> None:
@@ -144,9 +98,21 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, guarded)
             return
-        visitor, fresh = self._visitor(scope, headers)
-        if fresh is not None:
-            cookies.append(self.sessions.set_cookie(fresh, secure=secure))
+        token = self._token(headers)
+        if token is None:
+            visitor, fresh = self._visitor(scope, headers)
+            if fresh is not None:
+                cookies.append(self.sessions.set_cookie(fresh, secure=secure))
+        else:
+            role = self.sessions.role_of(token)
+            if role is None:
+                await refuse_token(scope)
+                await _not_logged_in()(scope, receive, guarded)
+                return
+            visitor = Visitor(str(role), role, None, "")
+        if scope["method"] == "POST" and visitor.session is not None and not _is_same_origin(headers):
+            await PlainTextResponse("This form was not sent from this page.\n", 403)(scope, receive, guarded)
+            return
         if visitor.role is None and not scope["path"].startswith(OPEN):
             await _stranger(scope)(scope, receive, guarded)
             return
@@ -154,37 +120,39 @@ class Guard:
         await self.app(scope, receive, guarded)
 
     def _refused(self, scope: Scope, headers: Headers) -> PlainTextResponse | None:
-        """The answer to a request that no browser of a visitor would have sent from our own pages."""
+        """Return the answer to a request for another host, or with an unsupported method."""
         names = headers.getlist("host")
         host = _host_name(names[0]) if len(names) == 1 else None
         if host is None or host not in self.settings.hosts:
             return PlainTextResponse("This host name is not served here: start ferryman ui with --public-host NAME.\n", 421)
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return PlainTextResponse("Only GET and POST are known here.\n", 405, {"Allow": "GET, HEAD, POST"})
-        if scope["method"] == "POST" and not _is_same_origin(headers) and "authorization" not in headers:
-            return PlainTextResponse("This form was not sent from this page.\n", 403)
+            return PlainTextResponse("Only GET and POST are supported here.\n", 405, {"Allow": "GET, HEAD, POST"})
         return None
 
+    def _token(self, headers: Headers) -> str | None:
+        """Return the token that a program sends, or None where there is none, or the page has no tokens.
+
+        Behind a proxy with Basic authentication browsers send that header with each request, and some proxies send bearer
+        tokens of their own.
+        """
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return token.strip() if self.settings.tokens and scheme.lower() == "bearer" else None
+
     def _visitor(self, scope: Scope, headers: Headers) -> tuple[Visitor, str | None]:
-        """Who asks, and the cookie that the browser is to have from now on, if it has none."""
-        bearer = headers.get("authorization", "")
-        if bearer:
-            scheme, _, token = bearer.partition(" ")
-            role = self.sessions.role_of(token.strip()) if scheme.lower() == "bearer" else None
-            return Visitor(str(role or ""), role, "", "", by_header=True), None
+        """Return the visitor, and a new cookie for a browser that has none or an expired one."""
         fresh = None
-        found = self.sessions.read(_cookie(headers, self.sessions.cookie) or "")
-        if found is None:
+        session = self.sessions.read(_cookie(headers, self.sessions.cookie) or "")
+        if session is None:
             fresh = self.sessions.new(None)
-            found = self.sessions.read(fresh)
-        nonce, role = found or ("", None)
-        user = str(role or "")
+            session = self.sessions.read(fresh)
+            assert session is not None
+        user, role = str(session.role or ""), session.role
         if role is None:
             user, role = self._without_session(scope, headers)
-        return Visitor(user, role, nonce, self.sessions.form_token(nonce, user)), fresh
+        return Visitor(user, role, session, self.sessions.form_token(session.nonce, user)), fresh
 
     def _without_session(self, scope: Scope, headers: Headers) -> tuple[str, Role | None]:
-        """The user's name and role of who has not logged in."""
+        """Return the name and the role of a visitor who has not logged in."""
         proxy = self.settings.proxy
         if proxy is not None:
             client = scope.get("client")
@@ -201,7 +169,19 @@ def _stranger(scope: Scope) -> PlainTextResponse | RedirectResponse:
         query = scope["query_string"].decode("ascii", "replace")
         after = quote(scope["path"] + (f"?{query}" if query else ""), safe="")
         return RedirectResponse(f"/login?next={after}", 303)
+    return _not_logged_in()
+
+
+def _not_logged_in() -> PlainTextResponse:
     return PlainTextResponse("Log in first.\n", 401, {"WWW-Authenticate": "Bearer"})
+
+
+async def refuse_token(scope: Scope) -> None:
+    """Log that a visitor sent a wrong token, never the token itself, and wait PAUSE_S, so that guessing is slow."""
+    client, forwarded = scope.get("client"), Headers(scope=scope).get("x-forwarded-for")
+    claimed = f" (X-Forwarded-For: {show(forwarded, MOST_LOGGED)})" if forwarded else ""
+    click.echo(f"ferryman: refused a wrong token from {client[0] if client else 'an unknown address'}{claimed}", err=True)
+    await sleep(PAUSE_S)
 
 
 def _host_name(value: str) -> str | None:
@@ -212,7 +192,7 @@ def _host_name(value: str) -> str | None:
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Whether the page that sends a form is one of ours, as the browser says it."""
+    """Whether the page that sends a form is one of ours. The browser says so in a header."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site") == "same-origin"

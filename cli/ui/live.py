@@ -64,7 +64,12 @@ def streamed(cells: Cells, looks: Looks) -> Callable[[Request], Awaitable[Respon
             view = View.of(request)
         except FerrymanError:
             return PlainTextResponse("These parameters can't be.\n", 400)
-        is_ending = getattr(request.app.state, "is_ending", lambda: False)
+        server_is_ending = getattr(request.app.state, "is_ending", lambda: False)
+        session, sessions = view.visitor.session, view.shared.sessions
+
+        def is_ending() -> bool:
+            return server_is_ending() or (session is not None and not sessions.is_open(session))
+
         return StreamingResponse(_events(cells, looks, view, is_ending), media_type="text/event-stream")
 
     return endpoint

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from anyio import sleep
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from .failures import NotAllowed, failure
+from .guard import Visitor, refuse_token
 from .view import Shared, View, parameters
 
 LONGEST = 64 << 10
 """Bytes of the form."""
-PAUSE_S = 0.5
-"""Before a wrong token is refused."""
 
 
 async def page(request: Request) -> Response:
@@ -27,15 +25,17 @@ async def entered(request: Request) -> Response:
     async for piece in request.stream():
         body += piece
         if len(body) > LONGEST:
-            return _page(request, "That is no token.", 413)
+            return _page(request, "That is not a token: it is too long.", 413)
     sent = parameters(bytes(body))
-    visitor = request.scope["visitor"]
-    if not shared.sessions.fits(sent.get("form_token", ""), visitor):
+    visitor: Visitor = request.scope["visitor"]
+    if not shared.sessions.fits(sent.get("form_token", ""), visitor.form_token):
         return _page(request, "This form is too old: try again.", 403)
     role = shared.sessions.role_of(sent.get("token", "").strip())
     if role is None:
-        await sleep(PAUSE_S)
+        await refuse_token(request.scope)
         return _page(request, "That is not a token of this page.", 403)
+    if visitor.session is not None:
+        shared.sessions.end(visitor.session)
     response = RedirectResponse(_local(sent.get("next", "")), 303)
     cookie = shared.sessions.set_cookie(shared.sessions.new(role), secure=request.scope["secure"])
     response.headers.append("set-cookie", cookie)
@@ -43,9 +43,11 @@ async def entered(request: Request) -> Response:
 
 
 def left(view: View) -> Response:
-    """Ends the session, in this browser."""
+    """End the session, on the server and in this browser."""
+    if view.visitor.session is not None:
+        view.shared.sessions.end(view.visitor.session)
     response = RedirectResponse("/login" if view.settings.asks_who else "/", 303)
-    cookie = view.shared.sessions.set_cookie("", secure=False, seconds=0)
+    cookie = view.shared.sessions.set_cookie("", secure=view.secure, seconds=0)
     response.headers.append("set-cookie", cookie)
     return response
 

@@ -13,7 +13,7 @@ from ...schema.connection.address import Address, Kind
 from ...schema.errors import UsageError
 from ..options import address_argument, checksum_option
 from ..status import Status
-from .settings import LOOPBACK, Proxy, Role, Settings, is_loopback
+from .settings import LOOPBACK, Proxy, Role, Settings, is_address, is_loopback
 
 PORT = 8710
 LEAST_TOKEN = 16
@@ -126,6 +126,9 @@ def _proxy(header: str | None, operators: tuple[str, ...], addresses: tuple[str,
         if operators or addresses:
             raise UsageError("--proxy-operator and --proxy-from are for a reverse proxy: give --proxy-header, too")
         return None
+    for each in addresses:
+        if not is_address(each):
+            raise UsageError(f"--proxy-from {each!r} is not an IP address: give the address from which the proxy connects")
     return Proxy(header.lower(), frozenset(operators), frozenset(addresses) or frozenset({LOOPBACK, "::1"}))
 
 

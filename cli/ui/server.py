@@ -7,6 +7,7 @@ import socket
 import click
 import uvicorn
 from attrs import evolve
+from starlette.applications import Starlette
 
 from .app import application
 from .settings import Settings
@@ -25,19 +26,23 @@ def serve(settings: Settings, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     settings = evolve(settings, port=port)
     app = application(settings)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,  # a line for each look would be all that the log had, and links name jobs
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        lifespan="off",
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configuration(app))
     app.state.is_ending = lambda: server.should_exit
     role = "operators may act" if settings.may_write else "read-only"
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"ferryman: {settings.address.display()} ({role}) at http://{shown}:{port}/", err=True)
     server.run(sockets=[listener])
+
+
+def configuration(app: Starlette) -> uvicorn.Config:
+    """How uvicorn runs the page, here and in the tests."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # a line for each request would fill the log, and links name jobs
+        proxy_headers=False,  # only the guard decides which header of which proxy is believed
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        lifespan="off",
+    )

@@ -78,6 +78,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether it is one IP address, not a name or a network."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_wildcard(host: str) -> bool:
     """Whether it is every address of the machine."""
     try:

@@ -20,10 +20,11 @@ from ...schema.connection.shared import SharedConnections
 from ...schema.errors import UsageError
 from ...schema.family import get_family
 from .background import Background
-from .guard import Sessions, Visitor
+from .guard import Visitor
 from .notices import Notice, Notices
 from .records import ActionLog
 from .render import environment, link
+from .sessions import Sessions
 from .settings import Role, Settings
 
 MOST_PARAMETERS = 200
@@ -55,6 +56,8 @@ class View:
     """What a form has sent."""
     address: Address = field(kw_only=True)
     """The keyspace that the request is about."""
+    secure: bool = field(kw_only=True, default=False)
+    """Whether the browser uses HTTPS."""
 
     @classmethod
     def of(cls, request: Request, body: bytes = b"") -> View:
@@ -62,7 +65,9 @@ class View:
         shared: Shared = request.app.state.shared
         query, sent = parameters(request.scope["query_string"]), parameters(body)
         address = _chosen(shared.settings.address, query)
-        return cls(shared, request.scope["visitor"], request.url.path, query, sent, address=address)
+        return cls(
+            shared, request.scope["visitor"], request.url.path, query, sent, address=address, secure=request.scope["secure"]
+        )
 
     @classmethod
     def bare(cls, request: Request) -> View:
@@ -126,7 +131,7 @@ class View:
 
     def back(self, to: str, *notices: Notice) -> Response:
         """The answer to a form: the page that shows what has become, with these notices on it."""
-        if self.visitor.nonce:  # a program has no next page
+        if self.visitor.nonce:
             self.shared.notices.leave(self.visitor.nonce, notices)
         return RedirectResponse(to, 303)
 

@@ -52,6 +52,7 @@ def test_help_has_an_example_and_every_option() -> None:
         (["--operator-token", "file:/not/there"], "can't be read"),
         (["--reader-token", "env:"], "say where the token stands"),
         (["--proxy-operator", "ann"], "give --proxy-header"),
+        (["--proxy-header", "Remote-User", "--proxy-from", "10.0.0.0/8"], "is not an IP address"),
         (["--audit-log", "/not/there/log"], "can't be written"),
     ],
 )

@@ -15,7 +15,7 @@ import httpx
 import uvicorn
 from attrs import evolve, frozen
 from ferryman.cli.ui.app import application
-from ferryman.cli.ui.server import KEEP_ALIVE_S
+from ferryman.cli.ui.server import configuration
 from ferryman.cli.ui.settings import Settings
 from ferryman.schema.connection.address import Address
 
@@ -63,8 +63,8 @@ class WebPage:
         """What forms of this session carry."""
         self.get("/queues")
         sessions = self.app.state.shared.sessions
-        nonce, role = sessions.read(self.http.cookies[sessions.cookie])
-        token: str = sessions.form_token(nonce, str(role or "local"))
+        session = sessions.read(self.http.cookies[sessions.cookie])
+        token: str = sessions.form_token(session.nonce, str(session.role or "local"))
         return token
 
     def send(self, path: str, sent: dict[str, str], query: dict[str, str | bytes] | None = None) -> httpx.Response:
@@ -82,10 +82,7 @@ def web_page(url: str, **settings: Any) -> Iterator[WebPage]:
         port = listener.getsockname()[1]
         chosen = evolve(Settings(Address.parse(url), port=port), **settings)
         app = application(chosen)
-        config = uvicorn.Config(
-            app, log_config=None, lifespan="off", timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(configuration(app))
         app.state.is_ending = lambda: server.should_exit
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
