@@ -41,6 +41,9 @@ from .test_commands import USES
 pytestmark = pytest.mark.servers
 ELSEWHERE = {
     "demo": "tests/cli/test_demo.py::test_the_demo_accounts_for_every_job_and_finds_all_injected_faults",
+    "ui ferryman://localhost:6379/0 --write --proxy-header Remote-User --proxy-operator ann --public-host queues.example.org": (
+        "tests/ui/test_behind_nginx.py::test_a_user_with_a_password_has_the_role_that_the_command_gives"
+    ),
     "server --port 6379": "tests/docs/test_start.py::test_each_order_is_charged_though_the_worker_was_killed",
     "audit 'ferryman://localhost:6379/0?family=kue' --engine spark": "tests/spark/test_docs.py::test_a_command_of_the_page_runs",
     "migrate 'ferryman+rdb:///backup/dump.rdb?family=kue' ferryman://localhost:6379/1 --engine spark --partitions 64": (

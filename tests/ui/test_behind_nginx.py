@@ -1,17 +1,18 @@
-"""The page behind a real nginx, with the configuration that docs/ui.md shows."""
+"""The page behind a real nginx, with the command and the configuration that docs/ui.md shows."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from ferryman.cli.ui.settings import Proxy
 
-from ..support.nginx import NGINX, nginx, server_block
+from ..cli.test_ui import serving
+from ..support.nginx import DOCS, NGINX, nginx, server_block
 from ..support.servers import Server
-from ..support.webpage import web_page
 
 pytestmark = pytest.mark.skipif(not NGINX.exists(), reason="needs nginx: apt-get install nginx-light")
 
@@ -22,9 +23,10 @@ HOST = "queues.example.org"
 @pytest.fixture
 def behind_nginx(server: Server, tmp_path: Path) -> Iterator[str]:
     """The URL of nginx. ann is an operator."""
-    proxy = Proxy("remote-user", frozenset({"ann"}), frozenset({"127.0.0.1", "::1"}))
-    with web_page(server.url(), may_write=True, proxy=proxy, public_hosts=frozenset({HOST})) as page:
-        block = server_block("ui.md").replace("http://127.0.0.1:8710", page.url.rstrip("/"))
+    (command,) = re.findall(r"^    ferryman ui (\S+ .*--proxy-header .*)$", (DOCS / "ui.md").read_text("utf-8"), re.MULTILINE)
+    _, *options = shlex.split(command)
+    with serving(server.url(), *options, "--listen", "0") as (_, page):
+        block = server_block("ui.md").replace("http://127.0.0.1:8710", page.rstrip("/"))
         with nginx(tmp_path, block, PASSWORDS) as url:
             yield url
 
