@@ -4,6 +4,9 @@ Every rule is injectable but PJQ-26: it is about keys of the first JavaScript pr
 writes break PJQ-23 already. Rules about workers show up at a queue: that of the job, or, where a worker must be alone, one
 whose name is the job's queue with ``LONELY`` behind it. Never called on a keyspace that anybody needs. Called by tests and
 demos.
+
+The keys that one fault changes must accept the commands of all others, so a key of a wrong type is that of a queue of its own,
+named after the job's queue with ``WRONG_TYPE`` behind it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from .record import Record
 
 GHOST = "ghost-worker"
 LONELY = " (workers only)"
+WRONG_TYPE = " (wrong type)"
 
 
 class PjqFaultTarget(FaultTarget):
@@ -81,7 +85,7 @@ def _wrong_uuid(target: PjqFaultTarget) -> list[Command]:
 
 
 _FAULTS: dict[tuple[str, str], Fault] = {
-    ("PJQ-1", "any"): lambda target: [("ZADD", target.key("idle"), target.now_ms, GHOST)],
+    ("PJQ-1", "any"): lambda target: [("ZADD", target.key("idle", target.job.queue + WRONG_TYPE), target.now_ms, GHOST)],
     ("PJQ-2", "queued"): lambda target: [("DEL", target.record)],
     ("PJQ-3", "queued"): lambda target: [("HSET", target.record, "json", target.stored.fields[b"json"][:20])],
     ("PJQ-3", "dispatched"): lambda target: [("HSET", target.record, "json", b'{"name":"Gr\xf6\xdfe"}')],

@@ -68,7 +68,7 @@ def test_who_may_not_read_a_large_keyspace_in_parts_has_it_read_in_one_process(
 
 @pytest.mark.parametrize("name", GENERATING)
 def test_the_rules_for_reading_are_enough(server: Server, client: redis.Redis, name: str) -> None:
-    fill(server, name, damaged=name != "pjq")
+    fill(server, name)
     source = url(server, 1, name)
     with user(client, "clerk", for_family(RULES["reader"], name)):
         assert allowed(client, "jobs", source, "--format", "json").lines()
@@ -91,7 +91,7 @@ def test_the_rules_for_reading_are_enough(server: Server, client: redis.Redis, n
 
 @pytest.mark.parametrize("name", GENERATING)
 def test_the_rules_for_migrations_are_enough_for_every_source(server: Server, client: redis.Redis, name: str) -> None:
-    fill(server, name, damaged=name != "pjq")
+    fill(server, name)
     source, target = url(server, 1, name), url(server, 2, "ferryman", "writer")
     with user(client, "clerk", for_family(RULES["source"], name)), user(client, "writer", RULES["target-ferryman"]):
         allowed(client, "migrate", source, target, "--dry-run")
@@ -110,7 +110,7 @@ def test_the_rule_for_each_target_is_enough(server: Server, client: redis.Redis,
         assert allowed(client, *arguments).lines()[-1]["written"] > 0
 
 
-@pytest.mark.parametrize("name", [name for name in GENERATING if name != "pjq"])
+@pytest.mark.parametrize("name", GENERATING)
 def test_the_rule_for_repairs_is_enough(server: Server, client: redis.Redis, name: str) -> None:
     fill(server, name)
     repairs = [word for rule in sorted(get_family(name).repairable) for word in ("--repair", rule)]
