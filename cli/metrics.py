@@ -12,7 +12,9 @@ import click
 from ..operations.numbers import is_brief
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
+from ..schema.text import show
 from .options import address_argument, checksum_option
+from .output import LONGEST
 from .status import Status
 
 if TYPE_CHECKING:
@@ -106,4 +108,4 @@ def _netloc(host: str) -> str:
 
 
 def _note(text: str) -> None:
-    click.echo(f"ferryman: {text}", err=True)
+    click.echo(f"ferryman: {show(text, LONGEST)}", err=True)

@@ -21,6 +21,7 @@ from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.histogram import BUCKETS, Histogram, bound_ms
 from ..schema.job import State
+from ..schema.text import show
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {
@@ -195,5 +196,6 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def _label(name: str) -> str:
-    """A queue's name as a label, which must be UTF-8."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A queue's name as a label: UTF-8, with escapes for characters that can't be seen. Line ends are the format's to escape."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "\n".join(show(line, len(line)) for line in text.split("\n"))

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ MAX_JSON_DEPTH = 500
 """Deeper JSON than this is treated as text: Python's own limit differs by version, and nobody's payload is so deep."""
 
 UNREAD = object()
+_NOT_ASCII = re.compile(r"[^\n\r\t\x20-\x7e]")
 _DIGITS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
 _TOO_LONG = b"0" * 19
 """orjson rounds whole numbers that 64 bits don't hold: these have so many digits. (A fraction may have them too.)"""
@@ -186,8 +188,21 @@ def payload_json(raw: bytes | None) -> Any:
 
 
 def dump_json(value: Any) -> str:
-    """One line of JSON for ``value`` passed through ``jsonable``."""
-    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """One printable line of JSON for ``value`` passed through ``jsonable``."""
+    return printable_json(json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def printable_json(text: str) -> str:
+    """A JSON text with the same value, in which characters that can't be seen are escapes.
+
+    Control characters, marks that change the direction of writing and line separators could deceive a reader or end a line.
+    """
+    return text if text.isprintable() else _NOT_ASCII.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    # Only inside strings can such a character be in JSON, but for line ends and tabs, which are not matched.
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def _json_key(key: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +12,10 @@ from ...operations.enqueue import enqueue
 from ...schema.connection.address import DEFAULT_FAMILY
 from ...schema.errors import FerrymanError, MalformedValue, UsageError
 from ...schema.job import Job, State
-from ...schema.text import load_json, to_bytes
+from ...schema.text import load_json, printable_json, to_bytes
 from .lookup import find
 from .notices import Notice
+from .render import indented
 from .steer import check_can_act, recorded
 from .view import View
 
@@ -39,7 +39,10 @@ def entered(view: View) -> Response:
     """Publishes it; a form with a mistake comes back as it was, with a sentence about it."""
     check_can_act(view)
     queue = view.required("queue")
-    values = {name: view.sent.get(name, "").strip() for name in ("task", "args", "kwargs", "priority", "delay")}
+    # Browsers send line ends of a form as CR LF.
+    values = {
+        name: view.sent.get(name, "").strip().replace("\r\n", "\n") for name in ("task", "args", "kwargs", "priority", "delay")
+    }
     try:
         args, kwargs = (
             _json(values["args"] or "[]", list, "arguments"),
@@ -57,6 +60,7 @@ def entered(view: View) -> Response:
 
 def _form(view: View, queue: str, values: Mapping[str, str], mistake: str = "") -> Response:
     status = 400 if mistake else 200
+    values = {**values, **{name: printable_json(values[name]) for name in ("args", "kwargs")}}
     own = view.address.family == DEFAULT_FAMILY
     return view.page("enqueueing", status=status, queue=queue, values=values, mistake=mistake, tasks=_tasks(view, queue), own=own)
 
@@ -82,14 +86,10 @@ def _of_job(job: Job) -> dict[str, str]:
         return values
     match payload:
         case [list() as args, dict() as kwargs, dict()]:
-            return values | {"args": _text(args), "kwargs": _text(kwargs)}
+            return values | {"args": indented(args), "kwargs": indented(kwargs)}
         case None:
             return values
-    return values | {"args": _text([payload])}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return values | {"args": indented([payload])}
 
 
 def _json(text: str, kind: type, what: str) -> Any:

@@ -12,12 +12,12 @@ from starlette.responses import Response, StreamingResponse
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.steering import Action
-from ...schema.text import jsonable, load_json, to_text
+from ...schema.text import jsonable, load_json, printable_json, to_text
 from . import render
 from .download import pieces
 from .failures import NotFound
 from .lookup import find
-from .render import as_text, pretty
+from .render import as_text, indented, pretty
 from .steer import possible
 from .view import View
 
@@ -117,7 +117,7 @@ def _parts(job: Job) -> Iterator[Part]:
 
 
 def _part(title: str, value: Any) -> Part:
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = indented(value)
     return Part(title, _bounded(text), len(text) > render.MOST_SHOWN)
 
 
@@ -155,9 +155,9 @@ def _others(job: Job) -> Part | None:
     kept = {family: own for family, own in kept.items() if own}
     if not kept:
         return None
-    text = json.dumps(jsonable(kept), ensure_ascii=False, indent=2, default=str)
+    text = printable_json(json.dumps(jsonable(kept), ensure_ascii=False, indent=2, default=str))
     return Part("Other fields", _bounded(text), len(text) > render.MOST_SHOWN)
 
 
 def _history(entry: Mapping[str, Any]) -> str:
-    return json.dumps(jsonable(dict(entry)), ensure_ascii=False, default=str)[: render.LONGEST]
+    return printable_json(json.dumps(jsonable(dict(entry)), ensure_ascii=False, default=str))[: render.LONGEST]

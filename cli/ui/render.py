@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
 from typing import Any
+from unicodedata import category
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ...schema.errors import MalformedValue
-from ...schema.text import load_json, show, to_bytes
+from ...schema.text import load_json, printable_json, show, to_bytes
 from ..duration import largest_units
 
 LONGEST = 2_000
@@ -40,7 +41,7 @@ def visible(value: Any) -> Any:
     """A value as an expression puts it out: text without what can't be seen, nothing for None."""
     if value is None:
         return ""
-    if isinstance(value, Markup):
+    if isinstance(value, Markup | Link):
         return value
     if isinstance(value, bytes | str):
         return show(value, LONGEST)
@@ -50,6 +51,30 @@ def visible(value: Any) -> Any:
 def has_invisible(text: str) -> bool:
     """Whether ``several_lines`` would show a character otherwise than as itself."""
     return any(not found[0].isprintable() for found in _INVISIBLE.finditer(text))
+
+
+class Link(str):
+    """A path with a query. All of it is printable ASCII, so it is never cut or escaped again."""
+
+    __slots__ = ()
+
+    def replace(self, *arguments: Any) -> Link:  # type: ignore[override]
+        """Return the link with another path: Jinja's filter ``replace`` calls this."""
+        return Link(super().replace(*arguments))
+
+
+def exact(value: str) -> Markup:
+    """Text for the value of an input, which a form sends back as it is: HTML's own references for characters that can't be seen.
+
+    HTML has no references for control characters and halves of surrogate pairs: those are shown as everywhere else.
+    """
+    return Markup(_INVISIBLE.sub(lambda found: _reference(found[0]), str(escape(value))))
+
+
+def _reference(character: str) -> str:
+    if character.isprintable():
+        return character
+    return _escaped(character) if category(character) in ("Cc", "Cs") else f"&#x{ord(character):x};"
 
 
 def several_lines(text: str) -> Markup:
@@ -108,9 +133,14 @@ def pretty(raw: bytes) -> str | None:
     if len(raw) > MOST_PARSED:
         return None
     try:
-        return json.dumps(load_json(raw), ensure_ascii=False, indent=2)
+        return indented(load_json(raw))
     except (MalformedValue, RecursionError):
         return None
+
+
+def indented(value: Any) -> str:
+    """A value as JSON of several lines. A form that sends it back gives the same value, whatever is in its strings."""
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def preview(raw: bytes | None) -> str:
@@ -131,7 +161,7 @@ def preview(raw: bytes | None) -> str:
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return printable_json(json.dumps(value, ensure_ascii=False))
 
 
 def as_text(raw: bytes, most: int = MOST_SHOWN) -> str:
@@ -144,11 +174,11 @@ def cell(*names: str) -> str:
     return blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=9).hexdigest()
 
 
-def link(path: str, parameters: Mapping[str, Any]) -> str:
+def link(path: str, parameters: Mapping[str, Any]) -> Link:
     """A path with a query, in which each name gives back exactly the bytes that it has in Redis. Nothing of what is empty."""
     said = {name: value for name, value in parameters.items() if value is not None and (value != "" or name == "prefix")}
-    words = [f"{name}={quote(to_bytes(str(value)), safe='')}" for name, value in said.items()]
-    return f"{path}?{'&'.join(words)}" if words else path
+    words = ["=".join(quote(to_bytes(str(each)), safe="") for each in pair) for pair in said.items()]
+    return Link(f"{path}?{'&'.join(words)}" if words else path)
 
 
 @cache
@@ -163,6 +193,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters |= {each.__name__: each for each in (number, moment, age, size, preview, several_lines)}
+    found.filters |= {each.__name__: each for each in (number, moment, age, size, preview, several_lines, exact)}
     found.globals |= {"cell": cell}
     return found

@@ -161,11 +161,12 @@ def test_a_queue_that_can_not_be_read_hides_no_other(server: Server, client: red
 
 
 def test_names_of_any_kind_are_labels(server: Server, client: redis.Redis) -> None:
-    names = ['quo"ted', "back\\slash", "li\nne", "{braced}", "grün", "\udcff"]
+    names = ['quo"ted', "back\\slash", "li\nne", "{braced}", "grün", "\udcff", "\x1b[2J", "\x9b2J", "\u202egnp", "a\u2028b"]
     for name in names:
         declare(client, name)
     queues = {key[1] for key in once(server) if key[0] == "ferryman_queue_up"}
-    assert queues == {*names[:-1], "\\xff"}
+    assert queues == {*names[:5], "\\xff", "\\x1b[2J", "\\x9b2J", "\\u202egnp", "a\\u2028b"}
+    assert all(line.isprintable() for line in ferryman("metrics", server.url()).stdout.split("\n"))
 
 
 @pytest.mark.parametrize("family", ["kue", "kickq", "qless", "bee", "kombu", "pjq"])

@@ -6,8 +6,20 @@ import json
 import math
 from collections.abc import Callable
 
+import pytest
 from ferryman.schema.errors import MalformedValue
-from ferryman.schema.text import MAX_JSON_DEPTH, ago, is_json, json_encoder, load_json, not_json, span
+from ferryman.schema.text import (
+    MAX_JSON_DEPTH,
+    ago,
+    dump_json,
+    is_json,
+    json_encoder,
+    jsonable,
+    load_json,
+    not_json,
+    printable_json,
+    span,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,3 +94,22 @@ def test_an_encoder_writes_what_python_itself_does(value: object, ensure_ascii: 
     made = written(lambda: json_encoder(ensure_ascii=ensure_ascii)(value))
     usual = {"separators": (",", ":"), "allow_nan": False}
     assert made == written(lambda: json.dumps(value, ensure_ascii=ensure_ascii, **usual))  # type: ignore[arg-type]
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8))
+def test_json_of_commands_is_printable_and_has_the_same_value(value: object) -> None:
+    line = dump_json(value)
+    assert line.isprintable()
+    assert json.loads(line) == jsonable(value)
+
+
+@pytest.mark.parametrize("text", ["\x80", "\x9b2J", "\u2028", "\u202egnp", "\U000e0041", "\x7f", "\u00a0", "\ufeff"])
+def test_characters_that_cannot_be_seen_are_escapes_of_json(text: str) -> None:
+    line = dump_json({text: text})
+    assert line.isascii()
+    assert json.loads(line) == {text: text}
+
+
+def test_json_of_several_lines_keeps_them() -> None:
+    text = json.dumps({"a": ["\u202e", "é"]}, ensure_ascii=False, indent=2)
+    assert printable_json(text) == text.replace("\u202e", "\\u202e")
