@@ -12,7 +12,7 @@ from ferryman.migrations import local, preconditions
 from ferryman.schema.family import Target, get_family
 
 from ..conftest import SERVERS
-from ..support.acl import KUE, access_additions, access_rules, for_family, patterns, published_rules, user
+from ..support.acl import ACCESS, KUE, access_additions, access_rules, for_family, patterns, published_rules, user
 from ..support.clusters import Cluster, cluster
 from ..support.command import Outcome, ferryman
 from ..support.families import GENERATING
@@ -145,6 +145,49 @@ def test_the_rule_of_the_broker_is_enough_for_dead_letters_metrics_and_cancellin
         allowed(client, "metrics", broker)
         allowed(client, "dead", broker, "requeue", "--all")
         allowed(client, "cancel", broker, "no such task")
+
+
+def a_queue(server: Server, name: str) -> str:
+    lines = ferryman("queues", server.url(1, family=name), "--format", "json").lines()
+    return str(lines[0]["queue"])
+
+
+WATCHING = ("metrics", "backlog", "top", "history")
+
+
+@pytest.mark.parametrize("command", WATCHING)
+def test_the_rule_for_watching_is_enough(server: Server, client: redis.Redis, command: str) -> None:
+    fill(server, "ferryman", damaged=False)
+    words = [command, url(server, 1, "ferryman"), *([a_queue(server, "ferryman")] if command == "history" else [])]
+    with user(client, "clerk", RULES["watcher"]):
+        assert allowed(client, *words).stdout
+
+
+def test_a_watcher_may_do_nothing_that_watching_does_not_need(server: Server, client: redis.Redis) -> None:
+    fill(server, "ferryman", damaged=False)
+    queue = a_queue(server, "ferryman")
+    client.config_resetstat()
+    client.script_flush()  # so that EVAL is needed
+    for command in WATCHING:
+        assert ferryman(command, server.url(1), *([queue] if command == "history" else [])).status == 0
+    used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    assert commands_of(RULES["watcher"]) <= used
+
+
+OF_OTHERS = [*((name, "top") for name in GENERATING if name != "ferryman"), ("kue", "backlog"), ("qless", "history")]
+
+
+@pytest.mark.parametrize(("name", "command"), OF_OTHERS)
+def test_the_rules_for_watching_other_systems_are_enough(server: Server, client: redis.Redis, name: str, command: str) -> None:
+    fill(server, name, damaged=False)
+    row = rf"^\| `{command}`.* \| the rule of `audit`(?:, and `(.*)`)? \|$"
+    (more,) = re.findall(row, ACCESS.read_text("utf-8"), re.MULTILINE)
+    rule = [*for_family(RULES["auditor"], name), *more.split()]
+    if "~*" in rule:
+        rule.remove("~ferryman:live:*")
+    with user(client, "clerk", rule):
+        words = [a_queue(server, name)] if command == "history" else []
+        assert allowed(client, command, url(server, 1, name), *words).stdout
 
 
 @pytest.fixture(scope="module")
