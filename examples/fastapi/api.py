@@ -1,4 +1,6 @@
-"""FastAPI and Celery on ferryman: an order is enqueued once, however often the client sends it.
+"""FastAPI and Celery on ferryman: an order that waits or runs is not enqueued again, however often the client sends it.
+
+Each reply has the id of the task that charges the order, because the id is made of the order.
 
 pip install fastapi uvicorn 'ferryman[celery]'
 uvicorn api:web
@@ -23,9 +25,11 @@ def charge(order: int) -> None:
 
 
 @web.post("/orders/{order}", status_code=202)
-def orders(order: int) -> dict[str, str]:  # no "async": FastAPI runs it in a thread, where waiting for Redis keeps nobody
+def orders(order: int) -> dict[str, str]:  # no "async": FastAPI runs it in a thread, so waiting for Redis blocks no other request
+    name = f"charge-{order}"
     try:
-        result = charge.apply_async([order], headers={"x-unique-key": f"charge-{order}"})
+        # Celery's random id would name a message that is not stored if the order is enqueued already.
+        result = charge.apply_async([order], task_id=name, headers={"x-unique-key": name})
     except OperationalError as error:
         raise HTTPException(503, "the order could not be taken; try again") from error
     return {"task": result.id}

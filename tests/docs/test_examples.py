@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from celery.signals import task_prerun
 from ferryman.testing.broker import TaskBroker
 from ferryman.testing.pytest_plugin import ferryman_broker, ferryman_server  # noqa: F401
 
@@ -42,10 +43,21 @@ def test_an_order_that_is_sent_twice_is_charged_once(api: ModuleType, ferryman_b
 
     ferryman_broker.use(api.app)
     web = TestClient(api.web)
-    assert [web.post("/orders/17").status_code for _ in range(2)] == [202, 202]
+    replies = [web.post("/orders/17") for _ in range(2)]
+    assert [reply.status_code for reply in replies] == [202, 202]
     ferryman_broker.assert_enqueued(api.charge, [17], times=1)
-    ferryman_broker.drain()
+    run: list[str] = []
+
+    def note(task_id: str, **_others: object) -> None:
+        run.append(task_id)
+
+    task_prerun.connect(note)
+    try:
+        ferryman_broker.drain()
+    finally:
+        task_prerun.disconnect(note)
     assert api.charged == [17]
+    assert [reply.json()["task"] for reply in replies] == run * 2
 
 
 def test_a_broker_that_is_away_is_told_to_the_client(api: ModuleType) -> None:
