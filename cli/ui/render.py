@@ -58,7 +58,7 @@ class Link(str):
 
     __slots__ = ()
 
-    def replace(self, *arguments: Any) -> Link:  # type: ignore[override]
+    def replace(self, *arguments: Any) -> Link:
         """Return the link with another path: Jinja's filter ``replace`` calls this."""
         return Link(super().replace(*arguments))
 
