@@ -62,12 +62,12 @@ class RelatedReader:
                 break
             asked |= {name: refs[name] for name in names}
             read = self.reader.read([list(refs[name]) for name in names])
-            for index, entries in enumerate(read):
-                if entries is None:
+            for index, group in enumerate(read):
+                if group is None:
                     apart = self.reader.read_apart(list(refs[names[index]]))
                     if apart is None or not apart[1]:
                         unread.add(names[index])
-                    read[index] = apart and apart[0]
+                    read[index] = None if apart is None else apart[0]
             for name, entries in zip(names, self._ranked(read) if self.with_ranks else read, strict=True):
                 if entries is None:
                     continue

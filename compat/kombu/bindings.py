@@ -118,9 +118,9 @@ def bucket_of(queue: str, step: int, totals: Totals) -> tuple[str, int] | None:
         unbraced = without_braces(queue)
         return None if unbraced is None or unbraced not in bound else (unbraced, step)
     for sep in sorted(totals.names.get(SEPARATORS, ())):
-        name, _, step = queue.rpartition(sep)
-        if name in bound and _STEP.fullmatch(step):
-            return name, int(step)
+        name, _, bucket = queue.rpartition(sep)
+        if name in bound and _STEP.fullmatch(bucket):
+            return name, int(bucket)
     return None
 
 

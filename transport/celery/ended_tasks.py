@@ -134,9 +134,9 @@ def report_end(worker: ConsumingWorker, queue: str, job: Delivery, *, is_repeate
     if has_result and not is_repeated:
         return
     reason = to_text(job.fields.get(b"reason", b""))
-    error = to_text(job.fields.get(b"error", b""))
+    detail = f"{to_text(job.fields.get(b'error', b''))}; dead letter of queue {queue!r}"
     end = _report_revoked if reason in REVOKED else _report_failed
-    end(_sender(worker, task, task_id), task, request, reason, f"{error}; dead letter of queue {queue!r}", has_result=has_result)
+    end(_sender(worker, task, task_id), task, request, reason, detail, has_result=has_result)
 
 
 def _task_id(found: Content) -> str:

@@ -35,7 +35,7 @@ def _drop_canceled(channel: StdChannel, consumer: Any) -> None:
     Celery 5.7 cancels the entries of tasks with an ETA when it loses the connection. They stay in the timer until the ETA, and in
     a set that the worker makes when it connects again until the connection after that.
     """
-    entries = [getattr(scheduled, "entry", None) for scheduled in list(getattr(consumer.timer, "queue", ()))]
+    entries: list[Any] = [getattr(scheduled, "entry", None) for scheduled in list(getattr(consumer.timer, "queue", ()))]
     entries += getattr(consumer, "timer_entries_before_start", None) or ()
     for entry in entries:
         if getattr(entry, "canceled", False) and entry.args and _is_of(channel, entry.args[0]):
