@@ -153,12 +153,12 @@ def test_jobs_whose_index_was_read_in_part_are_no_reason_for_doubt(server: Serve
 
 
 def test_numbers_speak_of_the_keys_too_that_were_not_scanned(server: Server, client: redis.Redis) -> None:
-    for family in ("kue", "kickq"):
+    for family in ("kue", "qless"):
         generate_keyspace(Address.parse(server.url(family=family)), KeyspaceSpec(LARGE, 1, NOW))
     client.mset({f"session:{uuid4()}": 1 for _ in range(LARGE)})
     detection = detect(whole(server), most_keys=5_000)
     assert detection.stopped_early
-    assert found(detection) == dict.fromkeys([("kue", "q"), ("kickq", "kickq")], Confidence.SURE)
+    assert found(detection) == dict.fromkeys([("kue", "q"), ("qless", "ql")], Confidence.SURE)
     assert all(0.85 * LARGE <= each.jobs <= 1.15 * LARGE for each in detection.keyspaces)
     assert 0.85 * LARGE <= detection.strangers <= 1.15 * LARGE
 

@@ -74,18 +74,31 @@ def test_with_one_core_one_comes_after_the_other(tmp_path: Path) -> None:
 def test_no_more_parts_run_than_there_are_cores_and_all_of_these_are_for_the_one_that_is_left(tmp_path: Path, cores: int) -> None:
     runner = ProcessRunner(cores=cores)
 
-    def count(name: str) -> Task:
+    running, reached = tmp_path / "running", tmp_path / "reached"
+    running.mkdir()
+    reached.mkdir()
+
+    def count(name: str, *, alone: bool) -> Task:
+        """Each part runs until as many parts run as there are cores, once: all of them of this series if ``alone``."""
+
         def count_parts(part: int) -> str:
-            mine = tmp_path / f"{name}-{part}"
-            mine.touch()
-            time.sleep(0.05)
-            running = os.listdir(tmp_path)
-            mine.unlink()
-            return f"{len(running)} {sum(each.startswith(name) for each in running)}"
+            (running / f"{name}-{part}").touch()
+            deadline = time.monotonic() + SECONDS
+            while True:
+                names = os.listdir(running)
+                own = sum(each.startswith(name) for each in names)
+                if (own if alone else len(names)) >= cores:
+                    (reached / name).touch()
+                if (reached / name).exists() or time.monotonic() > deadline:
+                    break
+                time.sleep(0.005)
+            (running / f"{name}-{part}").unlink()
+            return f"{len(names)} {own}"
 
         return count_parts
 
-    first, second = steps(runner, count("first"), parts=cores), steps(runner, count("second"), parts=8 * cores)
+    first = steps(runner, count("first", alone=False), parts=cores)
+    second = steps(runner, count("second", alone=True), parts=8 * cores)
     both = runner.together(first, second, silent)
     assert max(int(answer.split()[0]) for answers in both for answer in answers) == cores
     assert max(int(answer.split()[1]) for answer in both[1]) == cores
